@@ -16,8 +16,8 @@ from cdc_assets_tests.simulation.shared import HOURS
 from cdc_assets_tests.simulation.weather import Weather
 
 AT: Final = {
-    "marker-written": {"work_beside": 5, "scan_some": 2, "crash_there": 1},
-    "read of chunk": {"work_beside": 4, "scan_some": 1},
+    "marker-written": {"lag_there": 5, "work_beside": 3, "scan_some": 1, "crash_there": 1},
+    "read of chunk end": {"lag_there": 3, "work_beside": 3, "scan_some": 1},
     "chunk-read": {"work_beside": 3, "scan_there": 2, "leave_there": 1},
     "signals-recorded": {"work_beside": 2, "scan_there": 2},
     "commit of READs": {"lose_there": 3, "crash_there": 4, "sleep_there": 2},
@@ -25,11 +25,11 @@ AT: Final = {
     "round-written": {"crash_there": 2, "work_beside": 1},
     "commit of round": {"crash_there": 4, "lose_there": 3, "sleep_there": 1, "work_beside": 1},
     "round-planned": {"work_beside": 2, "crash_there": 1},
-    "moment-fixed": {"work_beside": 4},
-    "read of rows": {"work_beside": 4},
+    "moment-fixed": {"work_beside": 3, "lag_there": 1},
+    "read of rows": {"work_beside": 3, "lag_there": 2},
     "read of changes": {"leave_there": 3, "scan_some": 1, "work_beside": 1},
     "table-committed": {"crash_there": 2, "sleep_there": 1},
-    "commit of window": {"sleep_there": 2, "leave_out_there": 4, "crash_there": 1, "lose_there": 1},
+    "commit of window": {"sleep_there": 2, "leave_out_there": 4, "crash_there": 1, "lose_there": 3},
     "commit of number left out": {"crash_there": 1},
     "files-joined": {"rewrite_there": 2, "sleep_there": 1},
     "compaction-written": {"rewrite_there": 1, "sleep_there": 1},
@@ -40,6 +40,7 @@ AT: Final = {
     "retention-announced": {"crash_there": 1, "sleep_there": 1},
     "checkpoint-prepared": {"sleep_there": 1, "rewrite_there": 1},
     "snapshot-complete": {"mirror_there": 3, "work_beside": 1},
+    "window-complete": {"follow_there": 3, "crash_there": 1},
     "publish-begun": {"overtake_there": 1, "refuse_there": 2},
     "publish-sent": {"overtake_there": 1, "lose_sent": 2, "refuse_there": 2, "time_out": 1},
 }
@@ -47,11 +48,12 @@ AT: Final = {
 STRETCHES: Final = {
     "rounds": (
         "capture",
-        ["marker-written", "read of chunk", "chunk-read", "commit of READs", "commit of READs", "read of changes"],
+        ["marker-written"] * 2
+        + ["read of chunk end", "chunk-read", "commit of READs", "commit of READs", "read of changes"],
     ),
     "snapshot": (
         "snapshot",
-        ["round-written", "commit of round", "read of rows", "snapshot-complete"],
+        ["round-written", "commit of round", "commit of round", "read of rows", "snapshot-complete"],
     ),
     "windows": (
         "capture",
@@ -132,8 +134,18 @@ class Moments(Weather):
 
     def _await(self, place: str) -> None:
         what = self.rng.choices(list(AT[place]), list(AT[place].values()))[0]
-        found = Waiting(place, what, self.rng.choice([0, 0, 1, 2, 4]), Random(self.rng.random()))  # noqa: S311 - a history that can be repeated
+        self._keep(Waiting(place, what, self.rng.choice([0, 0, 1, 1, 2, 4]), self._random()))
+
+    def _await_readers(self) -> None:
+        """Often somebody reads what a fault has left as soon as the next window is complete."""
+        if self.rng.random() < 0.5:
+            self._keep(Waiting("window-complete", "follow_there", 0, self._random()))
+
+    def _keep(self, found: Waiting) -> None:
         self.waiting = [*self.waiting, found][-MOST_WAITING:]
+
+    def _random(self) -> Random:
+        return Random(self.rng.random())  # noqa: S311 - a history that can be repeated
 
     def _look_around(self, actor: Actor) -> None:
         """An actor pauses: what waits for that happens."""
@@ -168,19 +180,29 @@ class Moments(Weather):
         for _ in range(self.rng.choice([1, 1, 2, 3])):
             self.work_on(self.wanted_last if self.rng.random() < 0.8 else self.tables)
 
+    def lag_there(self, actor: Actor) -> None:
+        """Capture jobs read all, and not what comes right after."""
+        self.server.scan_all()
+        self.work_beside(actor)
+
+    def lose_answer(self) -> None:
+        super().lose_answer()
+        self._await_readers()
+
     def scan_there(self, _: Actor) -> None:
         """Capture jobs read all."""
         self.server.scan_all()
 
     def scan_some(self, _: Actor) -> None:
-        """Capture jobs read some transactions."""
+        """Capture jobs read some transactions, or all but some."""
         for name in self.config.connection.databases:
-            self.server.scan(name, self.rng.choice([1, 1, 2, 3]))
+            self.server.scan(name, self.rng.choice([1, 2, -1, -2]))
 
     def crash_there(self, actor: Actor) -> None:
         """It dies; while it is dead something is done, and somebody else goes on."""
         self.scheduler.crash(actor)
         self.remember()
+        self._await_readers()
         self.work_on(self.wanted_last)
         self.server.scan_all()
         if not self.scheduler.of(actor.kind):
@@ -211,12 +233,13 @@ class Moments(Weather):
         """The answer to this commit is lost, or it is refused."""
         self.store.next_fault = self.rng.choice(["lost", "repeated", "repeated", "refused"])
         self.store.meant = actor.at.partition("commit of ")[2]
+        self._await_readers()
 
     def rewrite_there(self, _: Actor) -> None:
-        """A stranger rewrites all tables of one topic and its mirror."""
-        table = self.rng.choice(self.tables)
-        for folder in sorted(self.lake.glob(f"{self.topic(table)}*/_delta_log")):
-            self.rewrite(folder.parent)
+        """A stranger rewrites all topics and mirrors."""
+        for table in self.tables:
+            for folder in sorted(self.lake.glob(f"{self.topic(table)}*/_delta_log")):
+                self.rewrite(folder.parent)
 
     def leave_there(self, _: Actor) -> None:
         """A database goes away."""
@@ -238,6 +261,10 @@ class Moments(Weather):
     def overtake_there(self, actor: Actor) -> None:
         """Another one of its kind starts, and comes some way while this one stands still."""
         self.go_alone(self.begin(actor.kind), self.rng.randrange(30))
+
+    def follow_there(self, _: Actor) -> None:
+        """Readers come to where the lake is."""
+        self.follow()
 
     def mirror_there(self, _: Actor) -> None:
         """Mirrors follow while all others stand still."""

@@ -8,6 +8,7 @@ import pytest
 
 from cdc_assets.connectors.reader import files
 from cdc_assets.incremental import rounds
+from cdc_assets.mirror import leaves
 from cdc_assets.publish import follow
 from cdc_assets_tests.quick_tables import quick_tables
 from cdc_assets_tests.simulation.serial import with_known_rows, with_names, without_clock, without_threads
@@ -30,6 +31,7 @@ def alone(*, on_delta_rs: bool = False) -> Iterator[None]:
         patch.setattr(follow, "_AFTER_FENCE_S", 0.0)
         patch.setattr(rounds, "MAX_CHUNKS", MAX_CHUNKS)
         patch.setattr(rounds, "ROUND_S", 1e9)
+        patch.setattr(leaves, "LEAF_BYTES", leaves.LEAF_BYTES)
         patch.setattr(files, "_LIST_EVERY_S", 1e9)
         if not on_delta_rs:
             with_known_rows(patch)

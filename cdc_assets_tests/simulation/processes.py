@@ -68,7 +68,7 @@ class Processes(Signals):
 
     def snapshot(self) -> None:
         """Tables are read again."""
-        chosen = [self.rng.choice([*self.tables, *self.wanted_last * 2])]
+        chosen = [self.rng.choice([*self.tables, *self.wanted_last * 4])]
         self.say(f"  reads {chosen[0]} again")
         self.open_capture().snapshot(chosen)
 

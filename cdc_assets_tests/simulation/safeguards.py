@@ -149,12 +149,6 @@ MUTANTS = (
         "            moment.target = moment.captured\n",
     ),
     Mutant(
-        "a mark is an upper bound for the publisher",
-        "publish/cursor.py",
-        "    if topic.numbered and is_behind and topic.rows.has_nothing(offset, complete):",
-        "    if topic.numbered and is_behind:",
-    ),
-    Mutant(
         "a stopped topic loses its place",
         "publish/publisher.py",
         "            if cursor.name not in self.stopped:\n                self._places[cursor.name] = max",
@@ -221,12 +215,6 @@ MUTANTS = (
         "incremental/snapshot.py",
         "current.closed is None or not current.closing:\n            return False\n        if table.position < current.closed or state.pending:",
         "state.pending:",
-    ),
-    Mutant(
-        "a round is built while a window is in flight",
-        "incremental/snapshot.py",
-        "if table.position < current.closed or state.pending:",
-        "if table.position < current.closed:",
     ),
     Mutant(
         "windows are planned before recorded READs are committed",

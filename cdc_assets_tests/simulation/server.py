@@ -162,8 +162,11 @@ class LaggingServer(SimulatedServer):
         return self.change_tables[instance]
 
     def scan(self, database: str, most: int | None = None) -> None:
-        """A capture job reads so many transactions; all if None, and then it notes the end of the log."""
+        """A capture job reads so many transactions; all but so many if that is below 0; all if None, and then it notes the end of
+        the log."""
         waiting = self.log[database]
+        if waiting and most is not None and not waiting[:most]:
+            return  # it has not come so far
         session, empty = self.sessions.get(database, (0, 0))
         self.sessions[database] = (
             (session, empty + 1) if session and not waiting else (session + 1, 0 if waiting else 1)

@@ -60,7 +60,7 @@ class Shared:
         self.config = self._settings(policy)
         self.say(f"policy {policy or 'keep'}, {self.config.connection.databases}, {self.config.streaming.gap_policy}")
         self.tables = [self.server.create("lines", rows=4), self.server.create("orders", rows=7)]
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.6:
             self.tables.append(self.server.create("bag", rows=5, keyless=True))
         if len(self.config.connection.databases) > 1:
             self.tables.append(self.server.create("items", rows=3, database=DATABASES[1]))

@@ -7,6 +7,7 @@ committed to the same ledger since it committed itself, or took over: who takes 
 without a row of its own.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from typing import Any, Final
 import pytest
 from deltalake.exceptions import CommitFailedError
 
+import cdc_assets
+from cdc_assets.errors import LakeConflictError
 from cdc_assets.lake import tables
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets_tests.simulation.scheduler import Actor, Scheduler
@@ -61,6 +64,14 @@ class Store:
         """How many of them there were when a writer last took over or committed."""
         self._overtaken: list[Actor] = []
         """Those who were overtaken when they last asked."""
+
+    def _hear(self, record: logging.LogRecord) -> bool:
+        """Whoever says that another writer was first must have had one."""
+        actor = self._scheduler.current
+        told = [one for one in record.args or () if isinstance(one, LakeConflictError) and "another writer" in str(one)]
+        if told and actor is not None and not actor.has_rivals:
+            self._scheduler.accused.append(f"{actor.name} had no rival, and said: {record.getMessage()}")
+        return True
 
     def reach(self, step: str) -> None:
         """A named step of an actor: a pause."""
@@ -124,4 +135,11 @@ class Store:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kind, "create_write_transaction", commit)
             patch.setattr(FencedLog, "claim", claim)
-            yield
+            listener = logging.Handler()
+            listener.addFilter(self._hear)
+            listener.emit = lambda _: None  # type: ignore[method-assign]
+            logging.getLogger(cdc_assets.__name__).addHandler(listener)
+            try:
+                yield
+            finally:
+                logging.getLogger(cdc_assets.__name__).removeHandler(listener)

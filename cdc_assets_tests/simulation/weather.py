@@ -30,10 +30,11 @@ EVENTS: Final = {
     "night": 1,
     "read_again": 2,
     "stretch": 10,
+    "follow": 4,
     "alter": 2,
     "hand_over": 3,
     "drop_instance": 1,
-    "clean_up": 1,
+    "clean_up": 3,
     "optimize": 2,
     "lose_answer": 4,
     "lose_published": 2,
@@ -126,7 +127,7 @@ class Weather(Connectors):
 
     def scan(self) -> None:
         """A capture job reads some of the log, or all of it."""
-        self.server.scan(self.rng.choice(self.config.connection.databases), self.rng.choice([1, 2, None]))
+        self.server.scan(self.rng.choice(self.config.connection.databases), self.rng.choice([1, 2, -1, None]))
 
     def later(self) -> None:
         """Time passes."""
@@ -179,8 +180,12 @@ class Weather(Connectors):
         self.server.disable(instance.name)
 
     def clean_up(self) -> None:
-        """The clean-up job removes the oldest part of the log."""
+        """The clean-up job removes the oldest part of the log, or all of it before anybody has read that."""
         known = sorted({lsn for found in self.server.scanned.values() for lsn in found})
+        if self.rng.random() < 0.5:
+            self.work()
+            self.server.scan_all()
+            known = [min(self.server.ends.values())]
         if known:
             lsn = self.rng.choice(known)
             self.say(f"clean-up to {lsn}")
@@ -293,17 +298,34 @@ class Weather(Connectors):
         self.run_alone("capture")
 
     def read_again(self) -> None:
-        """A table that has a mirror is read again while changes wait in the log; mirrors follow before all of these are captured."""
-        table = self.rng.choice(self.tables)
-        self.run_alone("capture", "mirror")
+        """A table whose mirror has all that is captured is read again while changes wait in the log; mirrors follow before all of these
+        are captured."""
+        table, known = self.rng.choice(self.tables), self.is_calm
+        self.is_calm = True
+        self.end_faults()
+        self.run_alone("capture")
+        self._capture_one(table)
         for _ in range(3):
             self.work_on([table])
         self.say(f"reads {table} again")
         self.go_alone(self.scheduler.start("snapshot", lambda: self.open_capture().snapshot([table])), 500)
         for _ in range(2):
-            self.server.scan(table.database, 1)
-            self.go_alone(self.begin("capture"), 100)
-            self.go_alone(self.begin("mirror"), 200)
+            self._capture_one(table)
+        self.remember()
+        self.is_calm = known
+
+    def _capture_one(self, table: TableId) -> None:
+        """A transaction comes, the oldest one that waits is captured, and mirrors follow."""
+        self.work_on([table])
+        self.server.scan(table.database, 1)
+        for kind in ("capture", "mirror"):
+            self.go_alone(self.begin(kind), 300)
+
+    def follow(self) -> None:
+        """Readers come to where the lake is, while all others stand still."""
+        for kind in ("mirror", "publisher"):
+            if not self.scheduler.of(kind):
+                self.go_alone(self.begin(kind), 300)
 
     def run_alone(self, *kinds: str) -> None:
         """Processes run, one after the other, while all others stand still."""

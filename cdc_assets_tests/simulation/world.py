@@ -12,12 +12,17 @@ from typing import Final
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.incremental import rounds
+from cdc_assets.mirror import leaves
 from cdc_assets_tests.simulation.moments import Moments
 from cdc_assets_tests.simulation.weather import EVENTS
 from cdc_assets_tests.unit.streaming.law import state_of
 
 MAX_CHUNKS: Final = 2
 """Chunks of a round while faults come: there are several rounds of each table."""
+
+
+LEAF_BYTES: Final = 2000
+"""Size of a mirror's leaf in some histories: of a few rows, so that strangers have files to join."""
 
 
 class World(Moments):
@@ -30,6 +35,7 @@ class World(Moments):
             without: numbers of events that do not happen.
         """
         rounds.MAX_CHUNKS = MAX_CHUNKS
+        leaves.LEAF_BYTES = self.rng.choice([LEAF_BYTES, leaves.LEAF_BYTES])
         with listening(self.store.reach), self.store.disturbed():
             self.prepare_connectors()
             self.prepare_moments()
