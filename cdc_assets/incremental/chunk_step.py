@@ -6,21 +6,26 @@ signals before they are committed, and committed before any window is planned, s
 
 from collections.abc import Callable
 
-from cdc_assets.lake.step import Events, WrittenStep, window_facts
+from cdc_assets.lake.step import Events, Step, window_facts
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.signal_state import RoundReads
 
 
 def chunk_step(
-    tables: TopicTables, reads: RoundReads, keep: Callable[[], None], end: Callable[[], None], *, is_recorded: bool
-) -> WrittenStep:
+    tables: TopicTables,
+    reads: RoundReads,
+    record: Callable[[], None],
+    complete: Callable[[], None],
+    *,
+    is_recorded: bool,
+) -> Step:
     """READ events that are built, or recorded by an earlier run; no commit if no row is left.
 
     Args:
-        keep: records them with the queue of signals.
-        end: records that they are committed, and continues with the queue.
+        record: records them with the queue of signals.
+        complete: records that they are committed, and continues with the queue.
         is_recorded: whether the queue has them.
     """
     about = window_facts(reads.window_id, reads.files, snapshot="incremental")
     events = Events(tables, reads.directory, reads.files, about, reached="reads-committed")
-    return WrittenStep(reads.window_id, [[events]] if reads.files else [], keep, end, is_recorded)
+    return Step(reads.window_id, [[events]] if reads.files else [], record, complete, is_recorded)

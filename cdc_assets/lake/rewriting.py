@@ -4,17 +4,17 @@ It takes no number. A table takes it at exactly the version in which it found th
 so the second one, another writer or a repetition, finds that they went, and nothing is done twice.
 
 Readers who must not miss what goes are informed by `announce`, before the first file goes. If a table has to stay as it is, because
-another writer has replaced one of its files, the step continues with the others, and `end` learns which stayed.
+another writer has replaced one of its files, the step continues with the others, and `complete` learns which stayed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from cdc_assets.errors import LakeConflictError
 from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
-from cdc_assets.lake.step import WrittenStep, carry_out
+from cdc_assets.lake.step import Step, carry_out, nothing
 from cdc_assets.lake.tables import DeltaTables
 
 _NO_NUMBER = -1
@@ -59,17 +59,16 @@ class Rewrite:
 
 
 def rewriting(
-    rewrites: Sequence[Rewrite], announce: Callable[[], None] | None = None, end: Callable[[], None] | None = None
-) -> WrittenStep:
+    rewrites: Sequence[Rewrite], announce: Callable[[], None] = nothing, complete: Callable[[], None] = nothing
+) -> Step:
     """A step that rewrites files of tables, one after another.
 
     Args:
         rewrites: of different tables; afterwards they say what became of each.
         announce: informs readers of what the tables will hold, and raises LakeConflictError if that may not come true.
-        end: records what became of them.
+        complete: records what became of them.
     """
-    step = WrittenStep(_NO_NUMBER, [[one] for one in rewrites])
-    return replace(step, keep=announce or step.keep, end=end or step.end)
+    return Step(_NO_NUMBER, [[one] for one in rewrites], announce, complete)
 
 
 def rewrite_files(tables: DeltaTables, directory: str, wanted: Replacement, fence: Fence) -> bool:

@@ -4,7 +4,7 @@ A window of the log, a round of a snapshot, a chunk, a batch of a connector, a f
 What a step reads, and how it is evaluated, is its own; in which order things are recorded and committed is said only here:
 
 1. its number is used once; if it can be read twice, number and bounds are in a record before anything is read (the planner's part);
-2. tasks read and write files, which no commit names; the results are evaluated, so it is decided which of them count;
+2. tasks read and write files, which no commit names; the results are evaluated, so it is decided which of them count (its kind's part);
 3. the process that commits has found all files itself, with their size, before it records or commits any;
 4. if the step cannot be read twice, its files are recorded; if readers may miss what it removes, they are informed;
 5. each table takes its files in one commit, which carries the number: group after group, those of a group side by side;
@@ -27,10 +27,10 @@ A rewriting has no number: a table takes it at exactly the version that has the 
 fenced. Whoever leaves a table behind takes its number first (`TopicTables.leave_out`), so that nobody else's files can follow.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from cdc_assets.core.steps import step as reach
 from cdc_assets.errors import SinkError
@@ -97,100 +97,43 @@ def window_facts(number: int, files: Sequence[DataFile], **more: str) -> dict[st
     return {"window_id": str(number), "rows": str(sum(file.rows for file in files)), **more}
 
 
-W = TypeVar("W")
-
-
-class Step(Protocol[W]):
-    """Work whose bounds are recorded, and which is not complete."""
-
-    @property
-    def number(self) -> int:
-        """Number of its commits."""
-
-    def found(self) -> W | None:
-        """What an earlier attempt has recorded, as far as it can be committed; None if it is to be written."""
-
-    def write(self) -> W:
-        """Have tasks read, and write files; evaluate what they made."""
-
-    def changes(self, written: W) -> Iterable[Sequence[Change]]:
-        """The commits, group after group; no table is in two of them."""
-
-    def record(self, written: W) -> None:
-        """Record the files, if the step cannot be read twice; inform readers of what they will not find any more."""
-
-    def complete(self, written: W) -> None:
-        """Record that all tables have their files, and report it."""
-
-
-def _nothing() -> None:
-    pass
+def nothing() -> None:
+    """What a step does that has nothing to record, and no reader to inform."""
 
 
 @dataclass(frozen=True)
-class WrittenStep:
-    """A step whose files are written, by tasks just now or by an earlier run.
+class Step:
+    """Work whose files are written, by tasks just now, or, if they are recorded, by an earlier run.
 
     Args:
         number: of its commits.
-        commits: group after group.
-        keep: what is to be done before the first of them: record the files, inform readers.
-        end: what is to be done after the last: record, and report.
-        is_recorded: whether an earlier run has done `keep`.
+        commits: group after group; no table is in two of them.
+        record: called before the first commit: records the files, if they cannot be made again; informs readers of what they will not
+            find any more.
+        complete: called after the last commit: records that all tables have their files, and reports it.
+        is_recorded: whether an earlier run has called `record`.
     """
 
     number: int
     commits: Sequence[Sequence[Change]]
-    keep: Callable[[], None] = _nothing
-    end: Callable[[], None] = _nothing
+    record: Callable[[], None] = nothing
+    complete: Callable[[], None] = nothing
     is_recorded: bool = False
 
-    def found(self) -> Sequence[Sequence[Change]] | None:
-        """The commits, if their files are recorded."""
-        return self.commits if self.is_recorded else None
 
-    def write(self) -> Sequence[Sequence[Change]]:
-        """The files are written."""
-        return self.commits
-
-    def changes(self, written: Sequence[Sequence[Change]]) -> Sequence[Sequence[Change]]:
-        """The commits."""
-        return written
-
-    def record(self, written: Sequence[Sequence[Change]]) -> None:
-        """Do what comes before the first commit."""
-        del written
-        self.keep()
-
-    def complete(self, written: Sequence[Sequence[Change]]) -> None:
-        """Do what comes behind the last."""
-        del written
-        self.end()
-
-
-def carry_out(step: Step[W], require_files: RequireFiles) -> W:
-    """Carry out a step, from where an earlier attempt has left it; see the module's head.
-
-    Returns:
-        What it has written.
+def carry_out(step: Step, require_files: RequireFiles) -> None:
+    """Record a step, commit its files and complete it, from where an earlier attempt has left it; see the module's head.
 
     Raises:
         FencedError: another writer has taken over.
         LakeError: a file is missing, or the lake cannot be written; the step is as far as it is.
-        CdcError: what its tasks and their evaluation raise; nothing is committed.
     """
-    written = step.found()
-    is_recorded = written is not None
-    if written is None:
-        written = step.write()
-    groups = list(step.changes(written))
-    if not is_recorded:
-        require_files({change.directory: change.files for group in groups for change in group if change.files})
-        step.record(written)
-    for group in groups:
+    if not step.is_recorded:
+        require_files({change.directory: change.files for group in step.commits for change in group if change.files})
+        step.record()
+    for group in step.commits:
         _commit(step.number, group)
-    step.complete(written)
-    return written
+    step.complete()
 
 
 def _commit(number: int, group: Sequence[Change]) -> None:

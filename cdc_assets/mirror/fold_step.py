@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import Schema
 
 from cdc_assets.lake.replacing import Fence, Replacement, replace_files
-from cdc_assets.lake.step import WrittenStep
+from cdc_assets.lake.step import Step
 from cdc_assets.mirror.columns import is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.jobs import Jobs
@@ -65,15 +65,20 @@ class MirrorChange:
 
 
 def fold_step(
-    tables: MirrorTables, jobs: Jobs, work: Work, results: Sequence[FoldResult], fence: Fence, end: Callable[[], None]
-) -> WrittenStep:
+    tables: MirrorTables,
+    jobs: Jobs,
+    work: Work,
+    results: Sequence[FoldResult],
+    fence: Fence,
+    complete: Callable[[], None],
+) -> Step:
     """A step of one mirror whose events are folded: versions that ended, then rows.
 
     Args:
         jobs: converts a history whose columns have other types from now on.
         results: of the fold's tasks.
         fence: raises FencedError if another writer has taken over.
-        end: notes what is done, for the row of the ledger that all mirrors share.
+        complete: notes what is done, for the row of the ledger that all mirrors share.
 
     Raises:
         CdcError: the history cannot be converted.
@@ -107,4 +112,4 @@ def fold_step(
         planned.whole or work.retyped,
         "mirror-committed",
     )
-    return WrittenStep(planned.step, [[history], [current]], end=end)
+    return Step(planned.step, [[history], [current]], complete=complete)

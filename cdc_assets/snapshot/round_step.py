@@ -10,6 +10,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from cdc_assets.errors import ConfigurationError, describe_error
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import read_otherwise
 from cdc_assets.lake.files import DataFile, TopicWriter
-from cdc_assets.lake.step import Events, lost_files, window_facts
+from cdc_assets.lake.step import Events, Step, lost_files, window_facts
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import HeldRow, RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import Window
@@ -58,7 +59,7 @@ class RoundContext:
     listener: ProgressListener
 
 
-class RoundStep:
+class RoundInFlight:
     """The round in flight.
 
     Args:
@@ -85,42 +86,42 @@ class RoundStep:
         self._unfit: dict[TableId, str] = {}
         """Tables that the settings do not fit any more, or whose row that is held back they do not, with the reason."""
 
-    @property
-    def number(self) -> int:
-        """Number of its commits."""
-        return self._window.window_id
+    def step(self) -> Step:
+        """The files of the round, recorded by an earlier run or written now, and one commit a table."""
+        recorded = self._recorded()
+        written = self._written() if recorded is None else recorded
+        number, run, tables = self._window.window_id, str(self._run.snapshot_id), self._lake.tables
+        commits = [
+            Events(tables, directory, files, window_facts(number, files, snapshot_id=run))
+            for directory, files in written.files
+        ]
+        record, complete = partial(self._record, written), partial(self._complete, written)
+        return Step(number, [commits], record, complete, is_recorded=recorded is not None)
 
-    def found(self) -> RoundFiles | None:
+    def _recorded(self) -> RoundFiles | None:
         """The files that an earlier run has recorded; a table of which some are lost has failed."""
         recorded = self._ledger.state.written
-        if recorded is not None and (lost := lost_files(self._lake.tables, self.number, dict(recorded.files))):
+        if recorded is None:
+            return None
+        lost = lost_files(self._lake.tables, self._window.window_id, dict(recorded.files))
+        if lost:
             recorded = self._without(lost, recorded)
-            self.record(recorded)
+            self._record(recorded)
         return recorded
 
-    def write(self) -> RoundFiles:
-        """Read the slices."""
+    def _written(self) -> RoundFiles:
+        """The files of the slices, which are read now."""
         self._context.notices.send(self._context.notices.reading(self._run, self._slices))
         written = self._read()
         self._check_locks()
         check_recovery_fork(self._ledger, self._context.server.source, self._window.database)
         return written
 
-    def changes(self, written: RoundFiles) -> list[list[Events]]:
-        """One commit a table."""
-        run, tables = str(self._run.snapshot_id), self._lake.tables
-        return [
-            [
-                Events(tables, directory, files, window_facts(self.number, files, snapshot_id=run))
-                for directory, files in written.files
-            ]
-        ]
-
-    def record(self, written: RoundFiles) -> None:
+    def _record(self, written: RoundFiles) -> None:
         """Record the files: the rows are not read again."""
         self._ledger.manifest.record_files(self._ledger.clock.now(), written)
 
-    def complete(self, written: RoundFiles) -> None:
+    def _complete(self, written: RoundFiles) -> None:
         """Continue with the slices behind these."""
         behind = self._run.behind(written)
         notifications = self._context.notices.read(self._run, behind, self._slices)
@@ -145,7 +146,7 @@ class RoundStep:
         ends = [end for result in results for end in result.ends if end.table not in failed]
         ends.sort(key=lambda end: end.number)
         self._slices_read.clear()
-        self._slices_read[self.number] = tuple(_slice_progress(run, end) for end in ends)
+        self._slices_read[self._window.window_id] = tuple(_slice_progress(run, end) for end in ends)
         scanned = Counter(dict(run.scanned))
         for end in ends:
             scanned[end.table] += end.rows
@@ -242,7 +243,7 @@ class RoundStep:
         for table, batches in by_table.items():
             plan, directory = self._lake.destination(self._entries[table])
             location = self._lake.tables.location
-            with TopicWriter(location, directory, plan.topic_schema, self.number) as writer:
+            with TopicWriter(location, directory, plan.topic_schema, self._window.window_id) as writer:
                 writer.write(iter(batches))
             files[directory] = (*files.get(directory, ()), *writer.files)
         return {directory: written for directory, written in files.items() if written}
@@ -262,7 +263,7 @@ class RoundStep:
             tables,
             slices_done=written.done,
             slices=len(run.slices),
-            slices_read=self._slices_read.get(self.number, ()),
+            slices_read=self._slices_read.get(self._window.window_id, ()),
         )
 
 

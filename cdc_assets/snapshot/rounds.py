@@ -20,7 +20,7 @@ from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice
 from cdc_assets.ledger.state import CaptureState, Window
 from cdc_assets.shared.progress import SliceProgress
 from cdc_assets.snapshot.locks import by_barrier
-from cdc_assets.snapshot.round_step import Entries, RoundContext, RoundStep
+from cdc_assets.snapshot.round_step import Entries, RoundContext, RoundInFlight
 from cdc_assets.snapshot.slices import MIN_SLICE
 
 _ROUND_SLICES = 4
@@ -55,8 +55,8 @@ class Rounds:
                     return
                 window = self._plan(database)
             run = self._state.snapshots[database]
-            step = RoundStep(self._context, window, run, entries, check_locks, self._slices_read)
-            carry_out(step, self._lake.tables.require_files)
+            current = RoundInFlight(self._context, window, run, entries, check_locks, self._slices_read)
+            carry_out(current.step(), self._lake.tables.require_files)
 
     def _plan(self, database: str) -> Window:
         run = self._state.snapshots[database]

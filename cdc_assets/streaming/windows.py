@@ -39,6 +39,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 from uuid import uuid4
@@ -57,7 +58,7 @@ from cdc_assets.errors import (
     LakeFullError,
 )
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.lake.step import Change, carry_out
+from cdc_assets.lake.step import Change, Step, carry_out
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableRead, Unpublished, Window
 from cdc_assets.shared.endings import give_up, is_split, unpublished
@@ -121,18 +122,19 @@ class WindowExecutor:
             FencedError: another writer has taken over.
         """
         self.runner.get_ready()
-        step = WindowStep(self, windows, repeated=repeated)
+        attempt = WindowAttempt(self, windows, repeated=repeated)
         try:
-            carry_out(step, self.lake.tables.require_files)
+            if parts := attempt.read():
+                carry_out(attempt.step(parts), self.lake.tables.require_files)
         except LakeFullError:
             with suppress(*LAKE_ERRORS):
-                remove_uncommitted(self.lake, step.number, step.begun, step.attempt)
+                remove_uncommitted(self.lake, attempt.number, attempt.begun, attempt.name)
             raise
-        return step.troubles
+        return attempt.troubles
 
 
-class WindowStep:
-    """All windows in flight, which share their number.
+class WindowAttempt:
+    """An attempt to carry out all windows in flight, which share their number.
 
     Args:
         windows: all that are pending in the manifest.
@@ -142,17 +144,12 @@ class WindowStep:
     def __init__(self, executor: WindowExecutor, windows: Sequence[Window], *, repeated: bool) -> None:
         self._executor, self._windows, self._repeated = executor, windows, repeated
         self._lake, self._ledger, self._tasks = executor.lake, executor.ledger, executor.tasks
-        self._transactions: TransactionsChange | None = None
-        self.number, self.attempt = windows[0].window_id, uuid4().hex[:8]
+        self.number, self.name = windows[0].window_id, uuid4().hex[:8]
         self.begun: list[Part] = []
         self.troubles: dict[str, CdcError] = {}
         """By database, why its window was given up."""
 
-    def found(self) -> None:
-        """Files of an earlier attempt are not recorded: the same rows are read again."""
-        return
-
-    def write(self) -> list[Part]:
+    def read(self) -> list[Part]:
         """Record structures, read the windows, evaluate what came back; empty if none of them can be carried out now."""
         # structures first: they decide how rows are read and where they go
         self.begun = self._each(self._windows, self._begin)
@@ -160,7 +157,7 @@ class WindowStep:
         if self.begun and self._repeated and not entries and self._lake.history.close(self.number):
             # a run that was believed dead has recorded some
             self._windows = self._ledger.state.pending
-            return self.write()
+            return self.read()
         if not self.begun:
             return []
         # before any row of it is committed, so that no reader meets a row whose structure the history lacks
@@ -182,32 +179,28 @@ class WindowStep:
         evaluate = self._executor.evaluation.evaluate
         return self._each(planned, lambda part: evaluate(self._numbered(part, offset), repeated=self._repeated))
 
-    def changes(self, written: Sequence[Part]) -> list[list[Change]]:
-        """The tables of all windows, and after them the transactions."""
-        tables: list[Change] = [change for part in written for change in events_of(self._lake.tables, part)]
-        if written and written[0].window.transactions:
-            self._transactions = TransactionsChange(self._lake, written, repeated=self._repeated)
-        return [tables, [self._transactions] if self._transactions else []]
+    def step(self, parts: Sequence[Part]) -> Step:
+        """The commits of what was read: the tables of all windows, and after them the transactions."""
+        tables: list[Change] = [change for part in parts for change in events_of(self._lake.tables, part)]
+        numbered = bool(parts[0].window.transactions)
+        transactions = TransactionsChange(self._lake, parts, repeated=self._repeated) if numbered else None
+        commits: list[Sequence[Change]] = [tables, [transactions] if transactions else []]
+        return Step(self.number, commits, complete=partial(self._complete, parts, transactions))
 
-    def record(self, written: Sequence[Part]) -> None:
-        """Nothing: the same rows can be read again."""
-
-    def complete(self, written: Sequence[Part]) -> None:
+    def _complete(self, parts: Sequence[Part], transactions: TransactionsChange | None) -> None:
         """Record that the windows are complete, and report it."""
-        if not written:
-            return
-        before, published = self._ledger.state.tables, self._transactions is None or self._transactions.published
-        left = {} if published else {part.database: self._unpublished(part) for part in written}
+        before, published = self._ledger.state.tables, transactions is None or transactions.published
+        left = {} if published else {part.database: self._unpublished(part) for part in parts}
         self._ledger.manifest.complete(
             self._ledger.clock.now(),
-            [state for part in written for state in part.changed],
-            [table for part in written for table in part.behind],
-            {str(table): rows_of(files) for part in written for table, files in part.written().items()},
-            [notification for part in written for notification in part.notifications],
+            [state for part in parts for state in part.changed],
+            [table for part in parts for table in part.behind],
+            {str(table): rows_of(files) for part in parts for table, files in part.written().items()},
+            [notification for part in parts for notification in part.notifications],
             unpublished={database: entry for database, entry in left.items() if entry},
             published=published,
         )
-        for progress in self._executor.report.of(written, before):
+        for progress in self._executor.report.of(parts, before):
             self._executor.listener.note_commit(progress)
 
     def _unpublished(self, part: Part) -> Unpublished | None:
@@ -248,7 +241,7 @@ class WindowStep:
         structures = self._executor.structures.of(window, self._repeated)
         if structures.recorded:
             check_recovery_fork(self._ledger, self._executor.server.source, window.database)
-        return Part(window, structures, self.attempt)
+        return Part(window, structures, self.name)
 
     def _plan(self, part: Part, offset: int) -> Part:
         self._executor.destinations.take(part, repeated=self._repeated)

@@ -3,7 +3,8 @@
 import ast
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from cdc_assets.core.steps import listening
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.step import Events, carry_out, lost_files
+from cdc_assets.lake.step import Events, Step, carry_out, lost_files
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets_tests.unit.lake.writing import batch_of, schema_of
 
@@ -43,44 +44,44 @@ class Trial:
     """A step over three tables, in two groups; `cut` is where the process ends."""
 
     tables: TopicTables
-    record_: Record
+    record: Record
     repeatable: bool
     cut: str = ""
-    number: int = NUMBER
-    happened: list[str] = field(default_factory=list)
 
     def _at(self, place: str) -> None:
-        self.happened.append(place)
         if place == self.cut:
             raise PowerCutError(place)
 
-    def found(self) -> Written | None:
-        self._at("found")
-        return self.record_.files
+    def step(self) -> Step:
+        """The step, as each kind makes it: from what is recorded, or else from files that it writes."""
+        recorded = self._recorded()
+        made = self._written() if recorded is None else recorded
+        commits = [Events(self.tables, name, made[name], {}) for name in DIRECTORIES]
+        self._at("commits")
+        record, complete = partial(self._record, made), self._complete
+        return Step(NUMBER, [commits[:1], commits[1:]], record, complete, is_recorded=recorded is not None)
 
-    def write(self) -> Written:
-        self.record_.reads += 1
+    def _recorded(self) -> Written | None:
+        self._at("found")
+        return self.record.files
+
+    def _written(self) -> Written:
+        self.record.reads += 1
         # what cannot be read twice is something else at each time
-        value = 0 if self.repeatable else self.record_.reads
+        value = 0 if self.repeatable else self.record.reads
         made = {name: written(self.tables, name, value) for name in DIRECTORIES}
-        self._at("write")
+        self._at("written")
         return made
 
-    def changes(self, written: Written) -> list[list[Events]]:
-        self._at("changes")
-        commits = [Events(self.tables, name, written[name], {}) for name in DIRECTORIES]
-        return [commits[:1], commits[1:]]
-
-    def record(self, written: Written) -> None:
+    def _record(self, made: Written) -> None:
         self._at("before the record")
         if not self.repeatable:
-            self.record_.files = written
+            self.record.files = made
         self._at("record")
 
-    def complete(self, written: Written) -> None:
-        del written
+    def _complete(self) -> None:
         self._at("before the end")
-        self.record_.is_complete = True
+        self.record.is_complete = True
         self._at("end")
 
 
@@ -114,12 +115,12 @@ def carried_out(trial: Trial, commits: Sequence[int] = ()) -> None:
             raise PowerCutError(name)
 
     with listening(count):
-        carry_out(trial, trial.tables.require_files)
+        carry_out(trial.step(), trial.tables.require_files)
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
 @pytest.mark.parametrize(
-    "cut", ["found", "write", "changes", "before the record", "record", 1, 2, 3, "before the end", "end"]
+    "cut", ["found", "written", "commits", "before the record", "record", 1, 2, 3, "before the end", "end"]
 )
 def test_each_row_is_there_once_wherever_the_process_ends(
     tables: TopicTables, repeatable: bool, cut: str | int
@@ -134,7 +135,7 @@ def test_each_row_is_there_once_wherever_the_process_ends(
     found = rows(tables)
     assert [len(one) for one in found] == [1, 1, 1]
     assert len({str(one) for one in found}) == 1, "all rows are of one reading"
-    reads = 2 if cut in ("write", "changes", "before the record") else 1
+    reads = 2 if cut in ("written", "commits", "before the record") else 1
     assert repeatable or record.reads == reads, "what is recorded is never read again"
 
 
@@ -146,8 +147,8 @@ def test_the_first_group_is_committed_before_the_second_begins(tables: TopicTabl
 
 def test_nothing_is_recorded_or_committed_if_a_file_is_missing(tables: TopicTables) -> None:
     class Losing(Trial):
-        def write(self) -> Written:
-            made = super().write()
+        def _written(self) -> Written:
+            made = super()._written()
             Path(self.tables.location.uri("right").removeprefix("file://"), made["right"][0].path).unlink()
             return made
 
