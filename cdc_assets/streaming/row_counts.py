@@ -81,7 +81,7 @@ def check_rows(source: Source, reads: Iterable[TableRead], got: Collection[RowsR
     for read in reads:
         alike.setdefault(key_of(read), []).append(read)
     for key, same in alike.items():
-        found, expected = total[key], _rows_of(same)
+        found, expected = total[key], rows_of_reads(same)
         if expected not in (None, found) and not _are_gone(source, same, found, skipped):
             raise IncompleteReadError(
                 f"Of {expected} change rows of {_named(same)}, {found} arrived: a replica lags, or a connection broke. "
@@ -89,8 +89,8 @@ def check_rows(source: Source, reads: Iterable[TableRead], got: Collection[RowsR
             )
 
 
-def _rows_of(reads: Sequence[TableRead]) -> int | None:
-    """Planned rows of reads of one instance; None if those of one are not known."""
+def rows_of_reads(reads: Iterable[TableRead]) -> int | None:
+    """Planned change rows of some reads; None if those of one are not known."""
     found = [read.rows for read in reads]
     return None if None in found else sum(rows for rows in found if rows is not None)
 
@@ -113,10 +113,10 @@ def _are_gone(source: Source, reads: Sequence[TableRead], found: int, skipped: S
                 "Rows of %s were cleaned up before END of their transactions, which does not count them.", _named(reads)
             )
         return first.counted
-    if name not in counts or _rows_of([counted(read, counts) for read in reads]) != found:
+    if name not in counts or rows_of_reads([counted(read, counts) for read in reads]) != found:
         return False
     log.warning(
         "%s had %s change rows when the window was planned, and has %d: somebody has removed rows of its change table.",
-        _named(reads), _rows_of(reads), found,
+        _named(reads), rows_of_reads(reads), found,
     )  # fmt: skip
     return True

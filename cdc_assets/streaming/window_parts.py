@@ -1,14 +1,15 @@
 """One of the windows in flight: the results and files of one attempt to carry it out."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job, named
 from cdc_assets.core.notification import Notification
 from cdc_assets.lake.files import DataFile
-from cdc_assets.ledger.state import TableRead, TableState, Window
+from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.streaming.row_counts import rows_of_reads
 from cdc_assets.streaming.structures import Structures
 from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask
 
@@ -94,9 +95,3 @@ def job_of(parts: Sequence[Part]) -> Job:
     """What a job that reads windows says of itself."""
     reads = [entry.read for part in parts for entry in part.planned]
     return Job("window", f"{parts[0].window.window_id}: {named({read.table for read in reads})}", rows_of_reads(reads))
-
-
-def rows_of_reads(reads: Iterable[TableRead]) -> int | None:
-    """Change rows of some reads; None if those of one are not known."""
-    found = [read.rows for read in reads]
-    return None if None in found else sum(rows for rows in found if rows is not None)
