@@ -120,6 +120,7 @@ class StreamLoop:
 
     def _run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         clock, streaming, account = self._ledger.clock, self._config.streaming, self._activities.account
+        manifest = self._ledger.manifest
         quiet_since, nap = clock.elapsed(), _NAP_S
         deadline = clock.elapsed() + timedelta(seconds=streaming.max_duration_s) if streaming.max_duration_s else None
         while True:
@@ -127,7 +128,7 @@ class StreamLoop:
                 return "yielded"
             if deadline is not None and clock.elapsed() >= deadline:
                 return "deadline"
-            if self._run_or_wait("The record of windows", self._end_doubt):
+            if self._run_or_wait("The record of windows", lambda: manifest.end_doubt(clock.now())):
                 continue
             if not self._streams() and self._has_stopped():
                 self._end_missing_tables(databases)
@@ -151,20 +152,11 @@ class StreamLoop:
             is_over = streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s)
             if is_over and not self._activities.readings.is_awaited:
                 return "idle" if self._streams() else "nothing"
-            if not self._run_or_wait("Notifications", self._record_sent):
+            if not self._run_or_wait("Notifications", lambda: manifest.record_sent(clock.now())):
                 clock.sleep(streaming.poll_interval_s)
 
-    def _end_doubt(self) -> bool:
-        """Know what is recorded, if the lake left that open; returns whether anything else must wait."""
-        self._ledger.manifest.end_doubt(self._ledger.clock.now())
-        return False
-
-    def _record_sent(self) -> bool:
-        self._ledger.manifest.record_sent(self._ledger.clock.now())
-        return False
-
-    def _run_or_wait(self, what: str, action: Callable[[], bool]) -> bool:
-        """Result of an action outside of a database's turn; True after a wait if it must be tried again.
+    def _run_or_wait(self, what: str, action: Callable[[], bool | None]) -> bool:
+        """Whether an action outside of a database's turn has done anything; True after a wait if it must be tried again.
 
         Args:
             what: for the log.
@@ -175,7 +167,7 @@ class StreamLoop:
             self._wait_out(what, error)
             return True
         self._outages.end(what)
-        return done
+        return bool(done)
 
     def _turn(self, databases: Sequence[str]) -> bool:
         """Carry out one window of each database, all in one job; False if there was nothing to do."""
