@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import Schema
 
-from cdc_assets.lake.replacing import Fence, Replacement, replace_files
+from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
 from cdc_assets.lake.step import Step
 from cdc_assets.mirror.columns import is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.jobs import Jobs
-from cdc_assets.mirror.leaves import NewFile
 from cdc_assets.mirror.shape import TO_LSN
 from cdc_assets.mirror.tasks import FoldResult
 from cdc_assets.mirror.work import Work
@@ -27,23 +26,23 @@ class MirrorChange:
 
     Args:
         schema: columns of the table from now on.
-        remove: paths of files that go.
-        about: metadata of the commit.
+        wanted: which files come and go; the table gets its columns with it if all go.
         bounded: columns of whose values each file has the bounds in its statistics.
         fence: raises FencedError if another writer has taken over.
-        whole: whether the new files replace all others.
     """
 
     tables: MirrorTables
     directory: str
     schema: pa.Schema
-    files: Sequence[NewFile]
-    remove: Sequence[str]
-    about: dict[str, str]
+    wanted: Replacement
     bounded: Sequence[str]
     fence: Fence
-    whole: bool
     reached: str
+
+    @property
+    def files(self) -> Sequence[NewFile]:
+        """What comes."""
+        return self.wanted.add
 
     def commit(self, number: int) -> None:
         """Commit the step, unless the table has it.
@@ -53,15 +52,13 @@ class MirrorChange:
             FencedError: another writer has taken over.
             LakeError: the store refuses, or a file is missing.
         """
-        tables, directory, whole = self.tables, self.directory, self.whole
+        tables, directory, wanted = self.tables, self.directory, self.wanted
         if tables.reached(directory) >= number:
             return
+        whole = wanted.remove is None
         tables.prepare(directory, self.schema, self.bounded, whole=whole)
-        if not (self.files or self.remove or whole):
-            return  # both tables of a mirror have the columns of its newest structure
-        columns, paths = (Schema.from_arrow(self.schema), None) if whole else (None, self.remove)
-        wanted = Replacement(paths, self.files, None, is_new=True, number=number, schema=columns, metadata=self.about)
-        replace_files(tables.tables, directory, wanted, self.fence)
+        if whole or wanted.remove or wanted.add:  # else it had the columns only
+            replace_files(tables.tables, directory, wanted, self.fence)
 
 
 def fold_step(
@@ -88,28 +85,21 @@ def fold_step(
     is_retyped = known is not None and work.history is not None and not is_widened(known, work.history)
     converted = jobs.converted(work) if is_retyped and not planned.whole else []
     about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until}
+
+    def wanted(schema: pa.Schema, add: Sequence[NewFile], remove: Sequence[str], *, whole: bool) -> Replacement:
+        gone, columns = (None, Schema.from_arrow(schema)) if whole else (remove, None)
+        return Replacement(gone, add, None, is_new=True, number=planned.step, schema=columns, metadata=about)
+
+    versions = [*converted, *(file for result in results for file in result.versions)]
+    ended = work.history or shape.history
     history = MirrorChange(
-        tables,
-        history_directory(topic),
-        work.history or shape.history,
-        [*converted, *(file for result in results for file in result.versions)],
-        [],
-        about,
-        [TO_LSN],
-        fence,
-        planned.whole or is_retyped,
-        "mirror-history-committed",
-    )
+        tables, history_directory(topic), ended, wanted(ended, versions, [], whole=planned.whole or is_retyped),
+        [TO_LSN], fence, "mirror-history-committed",
+    )  # fmt: skip
+    leaves = [file for result in results for file in result.leaves]
+    removed = [path for result in results for path in result.removed]
     current = MirrorChange(
-        tables,
-        current_directory(topic),
-        work.current,
-        [file for result in results for file in result.leaves],
-        [path for result in results for path in result.removed],
-        about,
-        shape.bounded,
-        fence,
-        planned.whole or work.retyped,
-        "mirror-committed",
-    )
+        tables, current_directory(topic), work.current,
+        wanted(work.current, leaves, removed, whole=planned.whole or work.retyped), shape.bounded, fence, "mirror-committed",
+    )  # fmt: skip
     return Step(planned.step, [[history], [current]], complete=complete)
