@@ -56,38 +56,35 @@ class Activities:
         make_retention: MakeRetention,
     ) -> None:
         config, server, lake, ledger = parts.config, parts.server, parts.lake, parts.ledger
-        self._config, self._server, self._lake, self._ledger, self._runner = config, server, lake, ledger, runner
+        self._parts, self._runner = parts, runner
         self.account = account
         self.heartbeat = Heartbeat(lake.tables, config.heartbeat, config.events)
         self.due = Due(server, lake.history, ledger, config)
         self.losses = Losses(ledger, lake, config)
-        self.windows = WindowExecutor(server, lake, ledger, runner, config.streaming, account)
-        self.snapshotter = self._snapshotter(parts, outbox)
+        self.windows = WindowExecutor(parts, runner, account)
+        self.snapshotter = self._snapshotter(outbox)
         self.readings = OpenReadings(server.source, ledger, config.mirror.settle_s, waits=config.mirror.enabled)
         self.watch = SignalWatch(server, lake, ledger, channels_of(config, adapters), config.signals)
-        reader = RoundReader(server, lake, ledger, runner, config.signals)
+        reader = RoundReader(parts, runner)
         self.incremental = IncrementalSnapshot(reader, parts, self.watch, self.losses, account)
         self.structures = GivenStructures(ledger, lake, self.watch)
         self.blocking = BlockingSnapshots(ledger, self.watch, self.incremental, self.snapshotter, account)
         retention = make_retention(lake.tables, ledger.manifest, config, ledger.clock, runner)
         self.housekeeper = Housekeeper(parts, self.losses, account, runner, retention)
 
-    def _snapshotter(self, parts: CaptureParts, outbox: Outbox) -> Snapshotter:
-        server, lake, ledger, settings = self._server, self._lake, self._ledger, self._config.snapshot
-        notices = Notices(ledger, outbox, Names("table.include.list", self._config.filters.table_include))
-        planner = SnapshotPlanner(server, lake, ledger, self._runner, settings)
-        only_captured = self._config.history.only_captured_tables
-        structures = Structures(server, lake, ledger, planner, only_captured=only_captured)
-        moments = Moments(server, ledger.clock, settings, self._config.signals)
-        readers = Readers(server, lake, self._runner, settings, moments)
-        rounds = Rounds(RoundContext(server, lake, ledger, readers, settings, notices, self.account))
-        work = SnapshotWork(planner, structures, rounds, notices)
+    def _snapshotter(self, outbox: Outbox) -> Snapshotter:
+        parts, config = self._parts, self._parts.config
+        notices = Notices(parts.ledger, outbox, Names("table.include.list", config.filters.table_include))
+        planner = SnapshotPlanner(parts, self._runner)
+        moments = Moments(parts.server, parts.ledger.clock, config.snapshot, config.signals)
+        rounds = Rounds(RoundContext(parts, Readers(parts, self._runner, moments), notices, self.account))
+        work = SnapshotWork(planner, Structures(parts, planner), rounds, notices)
         return Snapshotter(parts, self.losses, work, self.heartbeat, self.account)
 
     def planner(self) -> Planner:
         """The planner of one loop; it starts without any cached state."""
-        return Planner(self._server, self._lake, self._ledger, self._runner, self._config.streaming, self.losses)
+        return Planner(self._parts, self._runner, self.losses)
 
     def jobs(self) -> JobWatch:
         """The capture job monitor of one loop."""
-        return JobWatch(self._server.source, self._ledger.clock)
+        return JobWatch(self._parts.server.source, self._parts.ledger.clock)

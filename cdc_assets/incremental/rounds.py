@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from cdc_assets.config.settings import SignalSettings
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import BulkSource, TaskRunner
@@ -26,11 +25,9 @@ from cdc_assets.incremental.chunked_table import ChunkedTable, next_spans
 from cdc_assets.incremental.chunks import rows_query
 from cdc_assets.incremental.staging import BuildTask, Staged, StageTask, Staging, build, stage
 from cdc_assets.lake.files import remove_attempt
-from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
-from cdc_assets.shared.lake import Lake
-from cdc_assets.shared.server import Server
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.signals.table import INSERT, Row
 
 T = TypeVar("T")
@@ -116,18 +113,12 @@ class Round:
 
 
 class RoundReader:
-    """Begins, closes and discards rounds.
+    """Begins, closes and discards rounds."""
 
-    Args:
-        server: server whose rows are read, and to which markers are written.
-    """
-
-    def __init__(
-        self, server: Server, lake: Lake, ledger: Ledger, runner: TaskRunner, settings: SignalSettings
-    ) -> None:
-        self._server, self._lake, self._ledger, self._runner = server, lake, ledger, runner
-        self._settings = settings
-        self._staging = Staging(lake.tables.location, f"{lake.events.topic_prefix}.__staging")
+    def __init__(self, parts: CaptureParts, runner: TaskRunner) -> None:
+        self._server, self._lake, self._ledger, self._runner = parts.server, parts.lake, parts.ledger, runner
+        self._settings = parts.config.signals
+        self._staging = Staging(parts.lake.tables.location, f"{parts.lake.events.topic_prefix}.__staging")
         self._thread: ThreadPoolExecutor | None = None
         self._running: set[Future[RoundRows]] = set()
 
@@ -155,7 +146,7 @@ class RoundReader:
 
         Args:
             entry: the queued table.
-            walk: its key order and row identity.
+            chunked: its key order and row identity.
             markers: state of the signal table, into which the markers are written.
             before: the previous round, read but perhaps not committed; None continues after `entry.last`.
             small: whether the round is one chunk: larger ones were changed while they were read.

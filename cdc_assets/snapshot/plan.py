@@ -34,12 +34,10 @@ from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
-from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.shared.instances import before, gap_behind, newest
-from cdc_assets.shared.lake import Lake
-from cdc_assets.shared.server import Server
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, slices_of
 from cdc_assets.snapshot.tasks import TABLE_ERRORS
 
@@ -90,16 +88,12 @@ class SnapshotPlanner:
     """Plans snapshots of one capture.
 
     Args:
-        server: server with the tables.
-        lake: checks whether rows can become events.
         runner: task runner whose number of parallel tasks decides the size of slices.
     """
 
-    def __init__(
-        self, server: Server, lake: Lake, ledger: Ledger, runner: TaskRunner, settings: SnapshotSettings
-    ) -> None:
-        self._server, self._lake, self._ledger = server, lake, ledger
-        self._runner, self._settings = runner, settings
+    def __init__(self, parts: CaptureParts, runner: TaskRunner) -> None:
+        self._server, self._lake, self._ledger = parts.server, parts.lake, parts.ledger
+        self._runner, self._settings = runner, parts.config.snapshot
 
     @property
     def _state(self) -> CaptureState:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from uuid import uuid4
 
-from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job, named
 from cdc_assets.core.lsn import Lsn
@@ -28,8 +27,7 @@ from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.lake.files import remove_attempt
 from cdc_assets.ledger.snapshot_state import SnapshotSlice
 from cdc_assets.ledger.state import Window
-from cdc_assets.shared.lake import Lake
-from cdc_assets.shared.server import Server
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.snapshot.barrier import Barrier
 from cdc_assets.snapshot.locks import by_barrier, to_lock
 from cdc_assets.snapshot.moment import MarkerRefusedError, Moments
@@ -69,15 +67,12 @@ class Readers:
     """Reads slices of one capture.
 
     Args:
-        server: server whose rows are read.
         moments: finds the places of moments.
     """
 
-    def __init__(
-        self, server: Server, lake: Lake, runner: TaskRunner, settings: SnapshotSettings, moments: Moments
-    ) -> None:
-        self._server, self._lake, self._runner = server, lake, runner
-        self._settings, self._moments = settings, moments
+    def __init__(self, parts: CaptureParts, runner: TaskRunner, moments: Moments) -> None:
+        self._server, self._lake, self._runner = parts.server, parts.lake, runner
+        self._settings, self._moments = parts.config.snapshot, moments
 
     @property
     def count(self) -> int:

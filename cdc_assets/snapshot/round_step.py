@@ -14,7 +14,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from cdc_assets.config.settings import SnapshotSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import ConfigurationError, describe_error
@@ -22,14 +21,12 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import read_otherwise
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.step import Events, Step, lost_files, window_facts
-from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import HeldRow, RoundFiles, SnapshotRun
 from cdc_assets.ledger.state import Window
 from cdc_assets.shared.forks import check_recovery_fork
-from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.losses import topic_of
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.shared.progress import Progress, ProgressListener, SliceProgress, TableProgress
-from cdc_assets.shared.server import Server
 from cdc_assets.snapshot.markers import MarkedRow, Markers, row_of
 from cdc_assets.snapshot.notices import Notices
 from cdc_assets.snapshot.readers import Found, Readers
@@ -44,17 +41,13 @@ class RoundContext:
     """What the rounds of a capture are read and recorded with.
 
     Args:
-        server: server whose rows are read.
         readers: runs the tasks of a round.
         notices: sends notifications about rounds.
         listener: called after each round.
     """
 
-    server: Server
-    lake: Lake
-    ledger: Ledger
+    parts: CaptureParts
     readers: Readers
-    settings: SnapshotSettings
     notices: Notices
     listener: ProgressListener
 
@@ -79,7 +72,8 @@ class RoundInFlight:
         check_locks: Callable[[], None],
         slices_read: dict[int, tuple[SliceProgress, ...]],
     ) -> None:
-        self._context, self._lake, self._ledger = context, context.lake, context.ledger
+        self._context, self._lake, self._ledger = context, context.parts.lake, context.parts.ledger
+        self._source = context.parts.server.source
         self._window, self._run, self._entries, self._check_locks = window, run, entries, check_locks
         self._slices = [run.slices[number] for number in window.slices]
         self._slices_read = slices_read
@@ -114,7 +108,7 @@ class RoundInFlight:
         self._context.notices.send(self._context.notices.reading(self._run, self._slices))
         written = self._read()
         self._check_locks()
-        check_recovery_fork(self._ledger, self._context.server.source, self._window.database)
+        check_recovery_fork(self._ledger, self._source, self._window.database)
         return written
 
     def _record(self, written: RoundFiles) -> None:
@@ -164,7 +158,7 @@ class RoundInFlight:
 
     def _altered(self, readings: Mapping[TableId, TableReading]) -> dict[TableId, str]:
         """Tables that were altered since their structure was recorded, so that rows may have been read by a wrong one."""
-        schemas = self._context.server.source.table_schemas(list(readings))
+        schemas = self._source.table_schemas(list(readings))
         found = {}
         for table, reading in readings.items():
             schema = schemas.get(table)
@@ -209,7 +203,7 @@ class RoundInFlight:
         )
 
     def _readings(self) -> dict[TableId, TableReading]:
-        server_time = self._context.server.source.server_time()
+        server_time = self._source.server_time()
         tables = {entry.table: entry for entry in self._run.tables}
         readings: dict[TableId, TableReading] = {}
         for table in dict.fromkeys(entry.table for entry in self._slices):
@@ -217,7 +211,7 @@ class RoundInFlight:
                 continue
             plan, directory = destination
             planned = tables[table]
-            override = planned.select or self._context.settings.override_of(table) or None
+            override = planned.select or self._context.parts.config.snapshot.override_of(table) or None
             readings[table] = TableReading(
                 plan, self._entries[table].schema, directory, planned.low, server_time, override, planned.ranges,
                 is_keyless=not plan.key and planned.instance is not None,

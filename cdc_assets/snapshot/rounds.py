@@ -31,7 +31,7 @@ class Rounds:
     """Reads the slices of snapshots of one capture."""
 
     def __init__(self, context: RoundContext) -> None:
-        self._context, self._lake, self._ledger = context, context.lake, context.ledger
+        self._context, self._lake, self._ledger = context, context.parts.lake, context.parts.ledger
         self._slices_read: dict[int, tuple[SliceProgress, ...]] = {}
 
     @property
@@ -69,7 +69,7 @@ class Rounds:
 
     def _next_slices(self, run: SnapshotRun, size: int) -> Sequence[SnapshotSlice]:
         """Slices of the next round: `size` full ones, or more small ones with about as many rows, or all if readers must meet."""
-        if by_barrier(self._context.settings):
+        if by_barrier(self._context.parts.config.snapshot):
             size = len(run.slices)
         budget, rows = size * MIN_SLICE, 0
         failed = dict(run.failed)

@@ -33,11 +33,9 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import step
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import without_namesakes
-from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
 from cdc_assets.shared.instances import newest
-from cdc_assets.shared.lake import Lake
-from cdc_assets.shared.server import Server
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.snapshot.plan import SnapshotPlanner
 
 _UNKNOWN = 0
@@ -48,17 +46,13 @@ class Structures:
     """Records the structures of snapshots of one capture.
 
     Args:
-        server: source of the structures.
-        lake: lake with the schema history.
         planner: knows which databases stream.
-        only_captured: whether to leave out tables that are not captured.
     """
 
-    def __init__(
-        self, server: Server, lake: Lake, ledger: Ledger, planner: SnapshotPlanner, *, only_captured: bool
-    ) -> None:
-        self._server, self._lake, self._ledger, self._planner = server, lake, ledger, planner
-        self._only_captured = only_captured
+    def __init__(self, parts: CaptureParts, planner: SnapshotPlanner) -> None:
+        self._server, self._lake, self._ledger, self._planner = parts.server, parts.lake, parts.ledger, planner
+        self._only_captured = parts.config.history.only_captured_tables
+        """Whether to leave out tables that are not captured."""
 
     def record(self, database: str, *, repeated: bool) -> Mapping[TableId, HistoryEntry]:
         """Record a CREATE for each table whose structure is new, before any data of the snapshot in flight.

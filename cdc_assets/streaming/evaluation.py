@@ -15,16 +15,13 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import replace
 from operator import attrgetter
 
-from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
-from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.shared.endings import is_split, split_commit_reason
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.instances import Gap
-from cdc_assets.shared.lake import Lake
-from cdc_assets.shared.server import Server
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.shared.statements import skipped_numbers
 from cdc_assets.streaming.destinations import Destinations
 from cdc_assets.streaming.gaps import with_gap
@@ -43,11 +40,9 @@ class Evaluation:
         destinations: where tables are in repeated windows.
     """
 
-    def __init__(
-        self, server: Server, lake: Lake, ledger: Ledger, settings: StreamingSettings, destinations: Destinations
-    ) -> None:
-        self._server, self._lake, self._ledger = server, lake, ledger
-        self._settings, self._destinations = settings, destinations
+    def __init__(self, parts: CaptureParts, destinations: Destinations) -> None:
+        self._server, self._lake, self._ledger = parts.server, parts.lake, parts.ledger
+        self._settings, self._destinations = parts.config.streaming, destinations
 
     def evaluate(self, part: Part, *, repeated: bool) -> Part:
         """The part with the files to commit and the changed states of tables.

@@ -41,19 +41,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
-from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.collection import gc_paused
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.instances import Gap, clip, gap_behind, gap_of, instance_of, newest, reads_of
-from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.losses import Losses
-from cdc_assets.shared.server import Server
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.shared.statements import skipped_numbers
 from cdc_assets.streaming.destinations import plan_destinations
 from cdc_assets.streaming.gaps import Instances, with_gap
@@ -75,25 +72,16 @@ class Planner:
     """Drafts and records windows, and records states of tables meanwhile.
 
     Args:
-        server: the server whose log is read.
         runner: task runner whose number of parallel tasks decides the number of slices.
         losses: checks topics before they are written to.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        lake: Lake,
-        ledger: Ledger,
-        runner: TaskRunner,
-        settings: StreamingSettings,
-        losses: Losses,
-    ) -> None:
-        self._server, self._lake, self._ledger = server, lake, ledger
-        self._runner, self._settings, self._losses = runner, settings, losses
-        self._skipped = skipped_numbers(lake.events.skipped_operations)
-        self._retries = Retries(ledger)
-        self._gone = GoneTables(server, lake, ledger)
+    def __init__(self, parts: CaptureParts, runner: TaskRunner, losses: Losses) -> None:
+        self._server, self._lake, self._ledger = parts.server, parts.lake, parts.ledger
+        self._runner, self._settings, self._losses = runner, parts.config.streaming, losses
+        self._skipped = skipped_numbers(parts.lake.events.skipped_operations)
+        self._retries = Retries(parts.ledger)
+        self._gone = GoneTables(parts.server, parts.lake, parts.ledger)
         self._checked: dict[str, timedelta] = {}
         self._asked: dict[str, timedelta] = {}
         self._names: dict[str, frozenset[str]] = {}

@@ -12,15 +12,12 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
-from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import TaskRunner
-from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import Window
 from cdc_assets.shared.instances import before, clip
-from cdc_assets.shared.lake import Lake
-from cdc_assets.shared.server import Server
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.streaming.slices import in_order
 from cdc_assets.streaming.tasks import PlannedRead, SliceTask, TransactionTopic, count_open
 from cdc_assets.system_topics.transactions import TOPIC_SCHEMA, Carried
@@ -30,15 +27,12 @@ class WindowTasks:
     """Makes tasks of windows.
 
     Args:
-        server: server whose changes are read.
         runner: runs the counting job.
     """
 
-    def __init__(
-        self, server: Server, lake: Lake, ledger: Ledger, runner: TaskRunner, settings: StreamingSettings
-    ) -> None:
-        self._server, self._lake, self._ledger = server, lake, ledger
-        self._runner, self._settings = runner, settings
+    def __init__(self, parts: CaptureParts, runner: TaskRunner) -> None:
+        self._server, self._lake, self._ledger = parts.server, parts.lake, parts.ledger
+        self._runner, self._settings = runner, parts.config.streaming
 
     def offset_minutes(self) -> int:
         """The server's offset from UTC, now.

@@ -44,7 +44,6 @@ from itertools import islice
 from typing import TypeVar
 from uuid import uuid4
 
-from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.steps import step as reach
 from cdc_assets.envelope.plan import EventPlan
@@ -59,13 +58,11 @@ from cdc_assets.errors import (
 )
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.step import Change, Step, carry_out
-from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableRead, Unpublished, Window
 from cdc_assets.shared.endings import give_up, is_split, unpublished
 from cdc_assets.shared.forks import check_recovery_fork
-from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.shared.progress import ProgressListener, rows_of
-from cdc_assets.shared.server import Server
 from cdc_assets.streaming.destinations import Destinations
 from cdc_assets.streaming.evaluation import Evaluation
 from cdc_assets.streaming.structures import Structures, WindowStructures
@@ -85,24 +82,17 @@ class WindowExecutor:
     """Carries out windows of the log.
 
     Args:
-        server: server whose changes are read.
         listener: called with the progress of each window.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        lake: Lake,
-        ledger: Ledger,
-        runner: TaskRunner,
-        settings: StreamingSettings,
-        listener: ProgressListener,
-    ) -> None:
-        self.server, self.lake, self.ledger, self.runner, self.listener = server, lake, ledger, runner, listener
-        self.structures, self.destinations = WindowStructures(server, lake, ledger), Destinations(lake, ledger)
-        self.evaluation = Evaluation(server, lake, ledger, settings, self.destinations)
-        self.report = WindowReport(server.source, lake)
-        self.tasks = WindowTasks(server, lake, ledger, runner, settings)
+    def __init__(self, parts: CaptureParts, runner: TaskRunner, listener: ProgressListener) -> None:
+        self.server, self.lake, self.ledger = parts.server, parts.lake, parts.ledger
+        self.runner, self.listener = runner, listener
+        self.structures = WindowStructures(self.server, self.lake, self.ledger)
+        self.destinations = Destinations(self.lake, self.ledger)
+        self.evaluation = Evaluation(parts, self.destinations)
+        self.report = WindowReport(self.server.source, self.lake)
+        self.tasks = WindowTasks(parts, runner)
 
     def execute(self, windows: Sequence[Window], *, repeated: bool) -> Mapping[str, CdcError]:
         """Read, write, commit and complete the pending windows.
