@@ -100,14 +100,6 @@ class Destinations:
         if tuple(windows) != pending:
             self._ledger.manifest.record_destinations(self._ledger.clock.now(), windows)
 
-    def begun(self, window: Window) -> set[TableId]:
-        """Tables of which an earlier attempt has committed a generation."""
-        return {read.table for read in window.reads if self._is_committed(window, read)}
-
-    def _is_committed(self, window: Window, read: TableRead) -> bool:
-        has_destination = not read.counted and bool(read.directory)
-        return has_destination and self._lake.tables.committed(read.directory, window.window_id)
-
     def leave_out_of_repeat(self, window: Window, tables: Collection[TableId]) -> tuple[set[TableId], set[TableId]]:
         """Leave tables out of a window that is repeated.
 
