@@ -55,13 +55,13 @@ class Evaluation:
             raise trouble
         check_recovery_fork(self._ledger, self._server.source, window.database)
         whole = part.whole()
-        moved = {table for result in results for table in result.moved} - whole | structures.moved
+        moved = part.moved() - whole | structures.moved
         failed, committed, torn = dict(structures.failed), set[TableId](), set[TableId]()
         locked = {table: error for result in results for table, error in result.locked.items()}
         if locked and self._must_wait(window.database, locked.keys() & whole, repeated=repeated):
             raise next(iter(locked.values()))
         if repeated:
-            behind = moved.union(failed, *(result.failed.keys() | result.gaps.keys() for result in results)) - whole
+            behind = moved.union(failed, part.unread()) - whole
             committed, torn = self._destinations.leave_out_of_repeat(window, behind)
             failed |= dict.fromkeys(torn, split_commit_reason("It was altered, or could not be read,"))
             whole |= committed
@@ -70,7 +70,7 @@ class Evaluation:
         for table in moved:
             log.info("%s or its capture instances changed while it was read; the next window reads it again.", table)
         part.behind = {state.table for state in changed} | moved
-        unread = part.behind.union(committed, *(result.failed.keys() | result.gaps.keys() for result in results))
+        unread = part.behind.union(committed, part.unread())
         check_rows(
             self._server.source,
             [entry.read for entry in part.planned if entry.read.table not in unread],

@@ -72,10 +72,8 @@ def remove_uncommitted(lake: Lake, number: int, parts: Sequence[Part], attempt: 
     """Remove what an attempt wrote where nothing of the windows is committed; it is written again."""
     if not parts:
         return
-    tables, directories = (
-        lake.tables,
-        {entry.directory for part in parts for entry in part.planned if not entry.read.counted},
-    )
+    tables = lake.tables
+    directories = {entry.directory for part in parts for entry in part.planned if not entry.read.counted}
     if parts[0].window.transactions:
         directories.add(parts[0].window.transactions)
     for directory in directories:

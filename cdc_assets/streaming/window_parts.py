@@ -48,20 +48,23 @@ class Part:
 
     def whole(self) -> set[TableId]:
         """Tables that an earlier attempt committed and that are read again only to be counted."""
-        return (
-            {entry.read.table for entry in self.planned}
-            - self.dropped
-            - {entry.read.table for entry in self.planned if not entry.committed}
-        )
+        lacking = {entry.read.table for entry in self.planned if not entry.committed}
+        return {entry.read.table for entry in self.planned} - lacking - self.dropped
 
     def left_out(self) -> set[TableId]:
         """Tables among the planned ones whose rows cannot be committed; none if nothing of the database can be."""
         if any(result.trouble for result in self.results):
             return set()
-        behind = set[TableId]().union(
-            *(result.failed.keys() | result.gaps.keys() | result.moved for result in self.results)
-        )
+        behind = self.unread() | self.moved()
         return behind & {entry.read.table for entry in self.planned} - self.whole() - self.dropped
+
+    def unread(self) -> set[TableId]:
+        """Tables that a task could not read."""
+        return set[TableId]().union(*(result.failed.keys() | result.gaps.keys() for result in self.results))
+
+    def moved(self) -> set[TableId]:
+        """Tables that were altered, or lost a capture instance, while they were read."""
+        return set[TableId]().union(*(result.moved for result in self.results))
 
     def written(self) -> dict[TableId, list[DataFile]]:
         """Files by table, whatever their generation."""

@@ -14,12 +14,7 @@ from cdc_assets.history.drift import changes_between
 from cdc_assets.lake.files import DataFile
 from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.shared.lake import Lake
-from cdc_assets.shared.progress import (
-    Progress,
-    StructureChange,
-    TableProgress,
-    TroubledTable,
-)
+from cdc_assets.shared.progress import Progress, StructureChange, TableProgress, TroubledTable
 from cdc_assets.streaming.window_parts import Part
 
 
@@ -41,16 +36,10 @@ class WindowReport:
             before: states of the tables before the windows were completed.
         """
         now = self._server_time()
-        return [self._progress(part, part.written(), before, now) for part in parts]
+        return [self._progress(part, before, now) for part in parts]
 
-    def _progress(
-        self,
-        part: Part,
-        written: Mapping[TableId, Sequence[DataFile]],
-        before: Mapping[TableId, TableState],
-        now: datetime | None,
-    ) -> Progress:
-        window = part.window
+    def _progress(self, part: Part, before: Mapping[TableId, TableState], now: datetime | None) -> Progress:
+        window, written = part.window, part.written()
         times, lag = self._times(window, written, now)
         tables = {
             table: TableProgress.of(files, before[table].position, window.until, times.get(table))
