@@ -52,7 +52,7 @@ from cdc_assets.incremental.changed import StaleError, changed_rows
 from cdc_assets.incremental.chunk_step import chunk_step
 from cdc_assets.incremental.chunked_table import ChunkedTable, UnreadableError, chunked_table, find_maximum
 from cdc_assets.incremental.rounds import Round, RoundReader
-from cdc_assets.lake.step import carry_out, lost_files
+from cdc_assets.lake.step import carry_out, leave_out_if_readable, lost_files
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
 from cdc_assets.shared.forks import check_recovery_fork
@@ -137,10 +137,7 @@ class IncrementalSnapshot:
 
     def _is_left_out(self, reads: RoundReads) -> bool:
         """Make sure that no run that was believed dead commits recorded files; False if it has."""
-        try:
-            return not reads.files or self._lake.tables.leave_out(reads.directory, reads.window_id)
-        except LakeError:  # nobody can commit to a table that Delta cannot read
-            return True
+        return not reads.files or leave_out_if_readable(self._lake.tables, reads.directory, reads.window_id)
 
     def discard_rounds(self, database: str) -> None:
         """Discard rounds in flight; they are read again between new markers."""

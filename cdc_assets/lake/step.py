@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cdc_assets.core.steps import step as reach
-from cdc_assets.errors import SinkError
+from cdc_assets.errors import LakeError, SinkError
 from cdc_assets.lake.files import DataFile, remove_attempt
 from cdc_assets.lake.presence import WrittenFile, missing_files
 from cdc_assets.lake.topics import TopicTables
@@ -150,6 +150,17 @@ def _commit(number: int, group: Sequence[Change]) -> None:
 def _reach(change: Change) -> None:
     if change.reached:
         reach(change.reached)
+
+
+def leave_out_if_readable(tables: TopicTables, directory: str, number: int) -> bool:
+    """Make sure that no writer commits to a table under a number any more; False if one has.
+
+    A table that Delta cannot read needs no number, since no writer can commit to it.
+    """
+    try:
+        return tables.leave_out(directory, number)
+    except LakeError:
+        return True
 
 
 def lost_files(tables: TopicTables, number: int, files: Mapping[str, Sequence[DataFile]]) -> dict[str, str]:

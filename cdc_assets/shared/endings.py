@@ -16,7 +16,6 @@ nothing:
 | completion | nothing is left to do |
 """
 
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -24,8 +23,9 @@ from collections.abc import Callable, Iterable, Sequence
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import step
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError, LakeError
+from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.lake.step import leave_out_if_readable
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.shared.lake import Lake
@@ -164,16 +164,14 @@ def leave_out_snapshot(ledger: Ledger, lake: Lake, database: str) -> None:
     window, written = ledger.state.in_flight(database), ledger.state.written
     if window is not None and window.kind == "snapshot" and written is not None:
         for directory, _ in written.files:
-            with contextlib.suppress(LakeError):  # nobody can commit to a table that Delta cannot read
-                lake.tables.leave_out(directory, window.window_id)
+            leave_out_if_readable(lake.tables, directory, window.window_id)
 
 
 def _leave_out_reads(ledger: Ledger, lake: Lake, database: str) -> None:
     """The same of recorded files of an incremental snapshot's round."""
     signals = ledger.state.signals.get(database)
     if signals is not None and signals.reads is not None and signals.reads.files:
-        with contextlib.suppress(LakeError):
-            lake.tables.leave_out(signals.reads.directory, signals.reads.window_id)
+        leave_out_if_readable(lake.tables, signals.reads.directory, signals.reads.window_id)
 
 
 def give_up_snapshot(ledger: Ledger, lake: Lake, database: str) -> None:

@@ -11,13 +11,12 @@ bring its rows again. So its number is taken first (`TopicTables.leave_out`); a 
 committed has reached the end of the window. After a crash in between it stays behind in every later repeat.
 """
 
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import LakeError
+from cdc_assets.lake.step import leave_out_if_readable
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import TableRead, TableState, Window
 from cdc_assets.shared.lake import Lake
@@ -115,9 +114,7 @@ class Destinations:
         return whole, {table for table, found in there.items() if any(found)} - whole
 
     def leave_out_stopped(self, window: Window, reads: Sequence[TableRead]) -> None:
-        """Leave out tables that have stopped since the window was planned; nothing can be committed to those that Delta
-        cannot read."""
+        """Leave out tables that have stopped since the window was planned."""
         for read in reads:
             if not read.counted and read.directory:
-                with contextlib.suppress(LakeError):
-                    self._lake.tables.leave_out(read.directory, window.window_id)
+                leave_out_if_readable(self._lake.tables, read.directory, window.window_id)
