@@ -335,7 +335,7 @@ class IncrementalSnapshot:
             built: the round of which they are; None if an earlier run has recorded them.
         """
 
-        def keep() -> None:
+        def record() -> None:
             signals = self._watch.state(database)
             self._watch.record(database, dataclasses.replace(signals, reads=reads))
             if built is not None:
@@ -343,8 +343,8 @@ class IncrementalSnapshot:
 
         if built is not None:
             check_recovery_fork(self._ledger, self._server.source, database)
-        end = partial(self._advance, database, reads)
-        step = chunk_step(self._lake.tables, reads, keep, end, is_recorded=built is None)
+        complete = partial(self._advance, database, reads)
+        step = chunk_step(self._lake.tables, reads, record, complete, is_recorded=built is None)
         carry_out(step, self._lake.tables.require_files)
 
     def _advance(self, database: str, reads: RoundReads) -> None:

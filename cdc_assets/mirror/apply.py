@@ -258,22 +258,22 @@ class Mirrors:
         done: dict[str, tuple[MirrorState, StepReport]] = {}
         open_: list[Work] = []
 
-        def sort(work: Work) -> None:
+        def complete(work: Work, found: Sequence[FoldResult] = ()) -> None:
+            done[work.table.topic] = self._finished(work, found)
+
+        def begin(work: Work) -> None:
             if self._tables.reached(current_directory(work.table.topic)) < work.planned.step:
                 open_.append(work)
             else:
-                done[work.table.topic] = self._finished(work, ())
-
-        def finish(work: Work, found: Sequence[FoldResult]) -> None:
-            done[work.table.topic] = self._finished(work, found)
+                complete(work)
 
         def commit(work: Work, found: Sequence[FoldResult]) -> None:
-            end, fence = partial(finish, work, found), self._ledger.require_writer
+            fence, end = self._ledger.require_writer, partial(complete, work, found)
             step = fold_step(self._tables, self._jobs, work, found, fence, end)
             carry_out(step, partial(require_files, self._tables.location))
 
         for work in works:
-            attempted(work.table.topic, troubles, partial(sort, work))
+            attempted(work.table.topic, troubles, partial(begin, work))
         if not open_:
             return done
         try:

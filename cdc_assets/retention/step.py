@@ -106,8 +106,8 @@ class TopicRemover:
             LakeError: the lake cannot be read or written.
         """
         rewrites = [self._rewrite(removal, directory, one) for directory, one in removal.tables.items()]
-        announce, end = partial(self._announce, removal), partial(self._end, removal, rewrites)
-        carry_out(rewriting(rewrites, announce, end), self._tables.require_files)
+        announce, complete = partial(self._announce, removal), partial(self._complete, removal, rewrites)
+        carry_out(rewriting(rewrites, announce, complete), self._tables.require_files)
 
     def _rewrite(self, removal: TopicRemoval, directory: str, one: TableRemoval) -> Rewrite:
         about = {"complete_after": removal.found.after}
@@ -133,7 +133,7 @@ class TopicRemover:
             self._manifest.record_retained(self._clock.now(), {topic: former}, {})
             raise
 
-    def _end(self, removal: TopicRemoval, rewrites: Iterable[Rewrite]) -> None:
+    def _complete(self, removal: TopicRemoval, rewrites: Iterable[Rewrite]) -> None:
         stay = {one.directory: one.conflict for one in rewrites if one.conflict is not None}
         for directory, conflict in stay.items():
             log.warning("Old events stay in %s for now: %s", directory, conflict)

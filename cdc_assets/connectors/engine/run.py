@@ -273,8 +273,8 @@ class EngineRun:
 
     def _carry_out(self, batch: Batch, *, is_recorded: bool) -> None:
         history = history_directory(self._config.topic_prefix)
-        keep, end = lambda: self._ledger.plan(_now(), batch), lambda: self._complete(batch)
-        step = batch_step(self._tables, batch, history, keep, end, is_recorded=is_recorded)
+        record, complete = lambda: self._ledger.plan(_now(), batch), lambda: self._complete(batch)
+        step = batch_step(self._tables, batch, history, record, complete, is_recorded=is_recorded)
         carry_out(step, self._tables.require_files)
 
     def _complete(self, batch: Batch) -> None:
