@@ -16,12 +16,7 @@ from cdc_assets.capture.housekeeping import MakeRetention, keep_all
 from cdc_assets.capture.loop import StreamLoop
 from cdc_assets.capture.new_tables import NewTables
 from cdc_assets.capture.opening import Opening
-from cdc_assets.capture.selection import (
-    included_by,
-    remembered,
-    select,
-    troubled_by_database,
-)
+from cdc_assets.capture.selection import included_by, remembered, select, troubled_by_database
 from cdc_assets.capture.until_now import UntilNow
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_runner import CaptureRunner

@@ -76,13 +76,8 @@ class Notices:
 
         def ended(table: TableId, status: str) -> Notification:
             data = {"scanned_collection": str(table), "data_collections": names}
-            return self._of(
-                after,
-                "TABLE_SCAN_COMPLETED",
-                **data,
-                total_rows_scanned=str(scanned.get(table, 0)),
-                status=status,
-            )
+            rows = str(scanned.get(table, 0))
+            return self._of(after, "TABLE_SCAN_COMPLETED", **data, total_rows_scanned=rows, status=status)
 
         for entry in slices:
             chunk = chunks[entry.number]

@@ -87,12 +87,8 @@ class Snapshotter:
         self, parts: CaptureParts, losses: Losses, work: SnapshotWork, heartbeat: Heartbeat, listener: ProgressListener
     ) -> None:
         self._lake, self._ledger, self._losses, self._heartbeat = parts.lake, parts.ledger, losses, heartbeat
-        self._planner, self._structures, self._rounds, self._notices = (
-            work.planner,
-            work.structures,
-            work.rounds,
-            work.notices,
-        )
+        self._planner, self._structures = work.planner, work.structures
+        self._rounds, self._notices = work.rounds, work.notices
         self._source, self._settings, self._listener = parts.server.source, parts.config.snapshot, listener
         self._signals: Sequence[TableId] = parts.config.signals.collections
         """Signal tables, which are never locked: rows are written into them while others are."""
@@ -257,10 +253,8 @@ class Snapshotter:
         read = table.low if table.data else former
         ignored = () if table.data or known is None else known.ignored_gaps
         if same is not None and same.keeps_position and not table.lost:
-            kept, directory = (
-                same.tried_again() if same.resumes else same,
-                self._losses.directory_of(table.table, same.directory),
-            )
+            kept = same.tried_again() if same.resumes else same
+            directory = self._losses.directory_of(table.table, same.directory)
             yield dataclasses.replace(kept, ranges=ranges, snapshot_lsn=read, ignored_gaps=ignored, directory=directory)
             return
         gaps, since = known.gaps if known else (), self._state.wanted_after(table.table, table.object_id)
@@ -286,9 +280,9 @@ class Snapshotter:
             return table.ranges
         if table.select:
             return known.ranges
-        return (
-            (known.ranges or table.ranges) if self._settings.override_of(table.table) else table.ranges or known.ranges
-        )
+        if self._settings.override_of(table.table):
+            return known.ranges or table.ranges
+        return table.ranges or known.ranges
 
 
 def _read(run: SnapshotRun, table: SnapshotTable) -> RangesRead:

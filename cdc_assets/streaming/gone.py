@@ -71,9 +71,7 @@ class GoneTables:
 
     def _waiting(self, database: str, nameless: Sequence[TableState]) -> dict[TableId, str]:
         """Those of the tables without a capture instance that are still captured, with the reason why it is not there."""
-        beginning, sources = (
-            self._server.source.beginning_tables(database),
-            self._server.source.hidden_sources(database),
-        )
+        source = self._server.source
+        beginning, sources = source.beginning_tables(database), source.hidden_sources(database)
         hidden = {state.table: hidden_reason(state) for state in nameless if state.object_id in sources}
         return hidden | {state.table: beginning_reason(state) for state in nameless if state.table in beginning}
