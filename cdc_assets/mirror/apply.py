@@ -1,9 +1,7 @@
 """Brings mirrors to the LSN that their topics have reached, step by step.
 
-A fold can be read twice (`fold_step`; order, and what a crash does: `lake.step`): its bounds are in the ledger's row `planned`, and the LSN is
-published with the row `complete`. It reads the rows that the fold before has left and events that its plan has fixed. Neither
-changes, so every attempt makes the same rows and the same versions. A fold that is in both tables and not recorded is only
-recorded.
+A fold is a step that can be read twice (`fold_step`): its bounds are in the ledger's row `planned`, and the LSN is published with the row
+`complete`. A fold that is in both tables and not recorded is only recorded.
 
 All tables that have something new share the two jobs of a turn (`tasks`) and the two rows of the ledger. An error of one table
 stops that table only (`isolation`).

@@ -1,7 +1,7 @@
 """A fold of a mirror as a step: `history` takes the versions that ended, then `current` takes the rows (`lake.step`).
 
-A step reads the rows that the step before has left and events that its plan has fixed, so it can be read twice. `history` is
-first, because only the rows before say what has ended.
+A step reads the rows that the step before has left and events that its plan has fixed. Neither changes, so every attempt makes the same
+rows and the same versions. `history` is first, because only the rows before say what has ended.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,6 @@
 """Carries out a planned snapshot, round by round: one job, and one commit per table.
 
-A round is a step that cannot be read twice (`round_step`); in which order it is recorded and committed, and what a crash does,
-is said in `lake.step`. After its completion the next slices follow.
+A round is a step (`round_step`); after its completion the next slices follow.
 
 *A table that fails* takes part in no further round, and nothing of it is committed from the round in which it failed. It fails if
 its statement is rejected, it is locked for too long, a value fits no event, or it was altered since its structure was recorded.

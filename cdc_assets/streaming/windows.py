@@ -25,10 +25,9 @@ Other numbers of change rows than the planner counted are such a trouble too (`r
 
 A table that has lost data since the window was planned (`losses`) is left out of it.
 
-*Trouble of one table.* Its files are not committed, its position stays, its
+*Trouble of one table* (`evaluation`). Its files are not committed, its position stays, its
 state says why, and the window completes for the others. So a table has
-everything up to its position, and is tried again from there (`retries`); unless an earlier
-attempt has committed a part of the window for it, for which no position is right.
+everything up to its position, and is tried again from there (`retries`).
 
 If transactions are numbered, such a table's events were counted with those of the others; so
 the window is read again without it, and END counts the events that have a block, no others.

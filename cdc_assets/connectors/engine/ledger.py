@@ -9,8 +9,7 @@
 | `stopped` | the partitions and files that are not read on, all of them, with the reasons (`stops`) |
 | `state` | the fold of all rows before it |
 
-The offsets of a batch are valid from `planned` on, because its events need not be read again (`batch_step`). *Crash* before that row: the
-connector sends the events again, from the offsets of the previous batch.
+The offsets of a batch are valid from `planned` on, because its events need not be read again (`batch_step`).
 """
 
 import json
