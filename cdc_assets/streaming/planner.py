@@ -37,7 +37,7 @@ for the log to pass its start.
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -48,7 +48,7 @@ from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
 from cdc_assets.shared.forks import check_recovery_fork
-from cdc_assets.shared.instances import Gap, clip, gap_behind, gap_of, instance_of, newest, reads_of
+from cdc_assets.shared.instances import clip, gap_behind, gap_of, instance_of, newest, reads_of
 from cdc_assets.shared.losses import Losses
 from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.shared.statements import skipped_numbers
@@ -215,8 +215,8 @@ class Planner:
         if captured is None or self._server.source.max_transaction_lsn(database, after, 1, captured) is not None:
             return None
         reads = self._guarded(database, max(captured, after))
-        lost = self._marked_after(database, reads, self._marks(database))
-        if captured <= after or lost or not self._streaming(database):
+        is_lost = self._mark_gaps(database, reads)
+        if captured <= after or is_lost or not self._streaming(database):
             return None
         if new := [read for parts in reads.values() for read in parts if self._is_new(read)]:
             return self._drafted(database, new, captured)
@@ -304,19 +304,14 @@ class Planner:
         if not flat:
             return []
         active = self._server.source.active_instances(database, {read.instance: read.after for read in flat}, until)
-        lost = self._marked_after(database, reads, self._marks(database))
-        return None if lost else [read for read in flat if read.instance in active or self._is_new(read)]
+        is_lost = self._mark_gaps(database, reads)
+        return None if is_lost else [read for read in flat if read.instance in active or self._is_new(read)]
 
-    def _marked_after(
-        self, database: str, reads: Mapping[TableId, list[TableRead]], marks: Mapping[str, Lsn]
-    ) -> set[TableId]:
+    def _mark_gaps(self, database: str, reads: Mapping[TableId, list[TableRead]]) -> bool:
+        """Mark tables whose changes are gone by now, according to the gap policy; returns whether there are any."""
+        policy, marks = self._settings.gap_policy, self._marks(database)
         gaps = [gap for parts in reads.values() if (gap := gap_of(parts, marks))]
-        self.record_gaps(database, gaps)
-        return {gap.table for gap in gaps}
-
-    def record_gaps(self, database: str, gaps: Iterable[Gap]) -> None:
-        """Mark tables whose changes are gone, according to the gap policy."""
-        policy, found = self._settings.gap_policy, list(gaps)
-        instances = self._server.instances(database) if found else {}
-        changed = [with_gap(self._state.tables[gap.table], gap, policy, instances.get(gap.table, [])) for gap in found]
+        instances = self._server.instances(database) if gaps else {}
+        changed = [with_gap(self._state.tables[gap.table], gap, policy, instances.get(gap.table, [])) for gap in gaps]
         self._ledger.manifest.mark(self._ledger.clock.now(), database, changed)
+        return bool(gaps)
