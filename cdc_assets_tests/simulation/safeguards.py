@@ -273,8 +273,8 @@ MUTANTS = (
     Mutant(
         "a connector's repeated events are not dropped",
         "connectors/engine/run.py",
-        "        if not self._habits.repeats:\n",
-        "        if True:\n",
+        "        if self._habits.repeats:\n",
+        "        if False:\n",
     ),
     Mutant(
         "a connector is told of a batch before it is committed",

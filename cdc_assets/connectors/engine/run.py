@@ -133,9 +133,8 @@ class EngineRun:
             self._carry_out(state.pending, is_recorded=True)
         self._audit.check()
         state = self._ledger.state
-        self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
-        if not self._habits.repeats:
-            self._repetitions = Repetitions(None, ())
+        if self._habits.repeats:
+            self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
         self._resumed_after = str(recorded_point(state) or "the last batch") if state.offsets else None
         feed = self._start(state.pairs(), self._history.read())
         try:
@@ -161,19 +160,15 @@ class EngineRun:
                 if (chunk is not None and self._is_news(chunk)) or not feed.started:
                     heard, polls = now, 0
                 quiet_s = min(now - heard, polls * _POLL_COUNTS_S)
-                ending = self._ending(feed, now - begun, quiet_s)
-                if (
-                    self._staging is not None
-                    and not self._staging.unfinished
-                    and (ending or self._is_full(now, behind=chunk is not None))
-                ):
-                    self._close(feed)
+                ending, staging = self._ending(feed, now - begun, quiet_s), self._staging
+                if staging is not None and (ending or self._is_full(staging, now, behind=chunk is not None)):
+                    self._close(staging, feed)
                 if ending is not None and (self._staging is None or ending != "idle"):
                     return ending
                 if self._staging is None:
                     self._upkeep.check_when_due()
-                if self._staging is None and quiet_s >= _QUIET_S:
-                    self._rest()
+                    if quiet_s >= _QUIET_S:
+                        self._rest()
                 check()
         finally:
             if self._staging is not None:
@@ -221,12 +216,12 @@ class EngineRun:
             self._staging_since = time.monotonic()
         self._staging.add(replace(chunk, history=self._history.reached(chunk.history, chunk.offsets)))
 
-    def _is_full(self, now: float, *, behind: bool) -> bool:
-        """Whether the batch is committed now; while the connector lags, commits must not take the time of its events."""
-        staging, config = self._staging, self._config
+    def _is_full(self, staging: Staging, now: float, *, behind: bool) -> bool:
+        """Whether the batch is committed though the run goes on; while the connector lags, commits must not take the time of its events."""
+        config = self._config
         longest = min(_COMMIT_TIMES * self._commit_s, _LONGEST_S) if behind else 0.0
         is_old = now - self._staging_since >= max(config.batch_s, longest)
-        return staging is not None and (staging.rows >= config.batch_rows or is_old)
+        return not staging.unfinished and (staging.rows >= config.batch_rows or is_old)
 
     def _ending(self, feed: EngineFeed, passed_s: float, quiet_s: float) -> Ending | None:
         """Whether the run ends. No goal and no deadline ends a snapshot, which would begin again with the next run, and again."""
@@ -241,10 +236,9 @@ class EngineRun:
             patience = max(patience, self._habits.warm_up_s / (4 if self._ledger.state.offsets else 1))
         return "idle" if self._config.idle_timeout_s > 0 and quiet_s >= patience else None
 
-    def _close(self, feed: EngineFeed) -> None:
+    def _close(self, staging: Staging, feed: EngineFeed) -> None:
         """Record and commit the current batch."""
-        staging, self._staging = self._staging, None
-        assert staging is not None  # noqa: S101 - the caller has checked
+        self._staging = None
         try:
             batch = replace(self._with_gap(staging.close()), nulled=dict(self._nulled))
         except BaseException:
