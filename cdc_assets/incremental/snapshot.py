@@ -49,10 +49,10 @@ from cdc_assets.errors import (
     LakeError,
 )
 from cdc_assets.incremental.changed import StaleError, changed_rows
-from cdc_assets.incremental.chunk_step import chunk_step
+from cdc_assets.incremental.chunk_step import chunk_commits
 from cdc_assets.incremental.chunked_table import ChunkedTable, UnreadableError, chunked_table, find_maximum
 from cdc_assets.incremental.rounds import Round, RoundReader
-from cdc_assets.lake.step import carry_out, leave_out_if_readable, lost_files
+from cdc_assets.lake.step import Step, carry_out, leave_out_if_readable, lost_files
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
 from cdc_assets.ledger.state import TableState
 from cdc_assets.shared.forks import check_recovery_fork
@@ -344,7 +344,8 @@ class IncrementalSnapshot:
         if built is not None:
             check_recovery_fork(self._ledger, self._server.source, database)
         complete = partial(self._advance, database, reads)
-        step = chunk_step(self._lake.tables, reads, record, complete, is_recorded=built is None)
+        commits = chunk_commits(self._lake.tables, reads)
+        step = Step(reads.window_id, commits, record, complete, is_recorded=built is None)
         carry_out(step, self._lake.tables.require_files)
 
     def _advance(self, database: str, reads: RoundReads) -> None:

@@ -29,12 +29,12 @@ from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.retained import retained
-from cdc_assets.lake.step import carry_out
+from cdc_assets.lake.step import Step, carry_out
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.audit import damaged_mirrors, marks_of, unknown_step
 from cdc_assets.mirror.columns import history_schema, is_widened, retyped_from
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
-from cdc_assets.mirror.fold_step import fold_step
+from cdc_assets.mirror.fold_step import fold_commits
 from cdc_assets.mirror.isolation import attempted, folded
 from cdc_assets.mirror.jobs import Jobs, staging_of
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
@@ -266,8 +266,8 @@ class Mirrors:
                 complete(work)
 
         def commit(work: Work, found: Sequence[FoldResult]) -> None:
-            fence, end = self._ledger.require_writer, partial(complete, work, found)
-            step = fold_step(self._tables, self._jobs, work, found, fence, end)
+            commits = fold_commits(self._tables, self._jobs, work, found, self._ledger.require_writer)
+            step = Step(work.planned.step, commits, complete=partial(complete, work, found))
             carry_out(step, partial(require_files, self._tables.location))
 
         for work in works:

@@ -4,14 +4,13 @@ A step reads the rows that the step before has left and events that its plan has
 rows and the same versions. `history` is first, because only the rows before say what has ended.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import Schema
 
 from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
-from cdc_assets.lake.step import Step
 from cdc_assets.mirror.columns import is_widened
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.jobs import Jobs
@@ -61,21 +60,15 @@ class MirrorChange:
             replace_files(tables.tables, directory, wanted, self.fence)
 
 
-def fold_step(
-    tables: MirrorTables,
-    jobs: Jobs,
-    work: Work,
-    results: Sequence[FoldResult],
-    fence: Fence,
-    complete: Callable[[], None],
-) -> Step:
-    """A step of one mirror whose events are folded: versions that ended, then rows.
+def fold_commits(
+    tables: MirrorTables, jobs: Jobs, work: Work, results: Sequence[FoldResult], fence: Fence
+) -> list[list[MirrorChange]]:
+    """The commits of one mirror's step whose events are folded: versions that ended, then rows.
 
     Args:
         jobs: converts a history whose columns have other types from now on.
         results: of the fold's tasks.
         fence: raises FencedError if another writer has taken over.
-        complete: notes what is done, for the row of the ledger that all mirrors share.
 
     Raises:
         CdcError: the history cannot be converted.
@@ -102,4 +95,4 @@ def fold_step(
         tables, current_directory(topic), work.current,
         wanted(work.current, leaves, removed, whole=planned.whole or work.retyped), shape.bounded, fence, "mirror-committed",
     )  # fmt: skip
-    return Step(planned.step, [[history], [current]], complete=complete)
+    return [[history], [current]]

@@ -19,7 +19,7 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.connectors.engine.batch_step import batch_step
+from cdc_assets.connectors.engine.batch_step import batch_commits
 from cdc_assets.connectors.engine.feed import Chunk, EngineFeed, EngineStart, Habits
 from cdc_assets.connectors.engine.history import History
 from cdc_assets.connectors.engine.ledger import Batch, BatchLedger, Gap
@@ -35,7 +35,7 @@ from cdc_assets.connectors.engine.upkeep import BatchUpkeep
 from cdc_assets.core.interruption import check
 from cdc_assets.lake.known import refuse_if_known, remember_record
 from cdc_assets.lake.owners import refuse_beside
-from cdc_assets.lake.step import carry_out
+from cdc_assets.lake.step import Step, carry_out
 from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.topics import TopicTables
 
@@ -266,9 +266,9 @@ class EngineRun:
         return replace(batch, gap=gap)
 
     def _carry_out(self, batch: Batch, *, is_recorded: bool) -> None:
-        history = history_directory(self._config.topic_prefix)
+        commits = batch_commits(self._tables, batch, history_directory(self._config.topic_prefix))
         record, complete = lambda: self._ledger.plan(_now(), batch), lambda: self._complete(batch)
-        step = batch_step(self._tables, batch, history, record, complete, is_recorded=is_recorded)
+        step = Step(batch.batch_id, commits, record, complete, is_recorded=is_recorded)
         carry_out(step, self._tables.require_files)
 
     def _complete(self, batch: Batch) -> None:
