@@ -98,7 +98,7 @@ class Mirrors:
         troubles: dict[str, CdcError] = {}
         left = list(tables)
         while left and not should_end():
-            found = [self._attempted(table, rebuilt, troubles) for table in left]
+            found = [attempted(table.topic, troubles, partial(self._planned, table, rebuilt)) for table in left]
             works = [work for work in found if isinstance(work, Work)]
             idle = dict(one for one in found if isinstance(one, tuple) and one[1] != self._state(one[0]))
             new = [work for work in works if self._state(work.table.topic).pending != work.planned]
@@ -157,12 +157,7 @@ class Mirrors:
     def _state(self, topic: str) -> MirrorState:
         return self._ledger.state.get(topic, MirrorState())
 
-    def _attempted(
-        self, table: MirroredTable, rebuilt: set[str], troubles: dict[str, CdcError]
-    ) -> "Work | _Moved | None":
-        return attempted(table.topic, troubles, lambda: self._planned(table, rebuilt))
-
-    def _planned(self, table: MirroredTable, rebuilt: set[str]) -> "Work | _Moved | None":
+    def _planned(self, table: MirroredTable, rebuilt: set[str]) -> Work | _Moved | None:
         """The step in flight of a table, or its next one; or its state, if it is proved that the topic has nothing to take.
 
         None if it can do neither now. A mirror that fails or waits keeps its LSN: there may be events after it that it has not taken.
