@@ -69,8 +69,7 @@ class Activities:
         self.incremental = IncrementalSnapshot(reader, parts, self.watch, self.losses, account)
         self.structures = GivenStructures(ledger, lake, self.watch)
         self.blocking = BlockingSnapshots(ledger, self.watch, self.incremental, self.snapshotter, account)
-        retention = make_retention(lake.tables, ledger.manifest, config, ledger.clock, runner)
-        self.housekeeper = Housekeeper(parts, self.losses, account, runner, retention)
+        self.housekeeper = Housekeeper(parts, self.losses, account, runner, make_retention(parts, runner))
 
     def _snapshotter(self, outbox: Outbox) -> Snapshotter:
         parts, config = self._parts, self._parts.config

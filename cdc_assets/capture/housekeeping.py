@@ -13,7 +13,7 @@ from cdc_assets.capture.account import Account
 from cdc_assets.capture.foreign import ForeignCommits
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.ports import Clock, TaskRunner
+from cdc_assets.core.ports import TaskRunner
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LAKE_WAITS, InvariantError
 from cdc_assets.lake import upkeep
@@ -36,7 +36,7 @@ class Retention(Protocol):
         """Drop what may be dropped, if that was not tried for a while."""
 
 
-MakeRetention = Callable[[TopicTables, Manifest, CaptureConfig, Clock, TaskRunner], Retention]
+MakeRetention = Callable[[CaptureParts, TaskRunner], Retention]
 """Makes what drops old events, for the only writer."""
 
 
@@ -45,15 +45,13 @@ class _KeepAll:
         pass
 
 
-def keep_all(
-    _tables: TopicTables, _manifest: Manifest, config: CaptureConfig, _clock: Clock, _runner: TaskRunner
-) -> Retention:
+def keep_all(parts: CaptureParts, _: TaskRunner) -> Retention:
     """Nothing is dropped.
 
     Raises:
         InvariantError: the settings say that something is.
     """
-    if config.lake.topic_hours:
+    if parts.config.lake.topic_hours:
         raise InvariantError(
             "Old events are to be dropped, and the run has nothing that drops them. Next: report this."
         )
