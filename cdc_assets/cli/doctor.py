@@ -34,8 +34,8 @@ from cdc_assets.errors import LAKE_ERRORS, ConfigurationError
 from cdc_assets.history.drift import Drift
 from cdc_assets.mirror.key_checks import check_keys
 from cdc_assets.overview import CaptureOverview
-from cdc_assets.overview.report_builder import derived_troubles
 from cdc_assets.overview.tables import RECORD_IT
+from cdc_assets.overview.troubles import derived_troubles
 from cdc_assets.shared.instances import by_table, newest
 
 PER_TABLE = {

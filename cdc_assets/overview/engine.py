@@ -37,7 +37,8 @@ from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CdcError, InvariantError, describe_error
 from cdc_assets.overview.formatting import duration
-from cdc_assets.overview.rates import mean_of
+from cdc_assets.overview.idle import STUCK_S, left_unread
+from cdc_assets.overview.rates import PERIOD, mean_of
 from cdc_assets.overview.report import (
     CaptureReport,
     DatabaseReport,
@@ -48,7 +49,6 @@ from cdc_assets.overview.report import (
     TableReport,
     Trouble,
 )
-from cdc_assets.overview.report_builder import PERIOD, STUCK_S, left_unread
 
 OpenProbe = Callable[[], AbstractContextManager[SourceProbe]]
 

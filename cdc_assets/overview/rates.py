@@ -8,6 +8,8 @@ from typing import Any
 
 from cdc_assets.overview.report import Rates
 
+PERIOD = timedelta(seconds=60)
+"""Interval of which rates are the mean."""
 _MIN_S = 1.0
 
 

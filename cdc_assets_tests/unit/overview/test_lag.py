@@ -15,8 +15,11 @@ from cdc_assets.core.ports import KeyRange
 from cdc_assets.errors import DatabaseAwayError
 from cdc_assets.ledger.signal_state import QueuedTable, SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
-from cdc_assets.overview import CaptureOverview, CaptureReport, inspect_server, report_builder, report_of
+from cdc_assets.overview import CaptureOverview, CaptureReport, inspect_server, report_of
 from cdc_assets.overview.checks.health import health_result
+from cdc_assets.overview.conditions import progress_of
+from cdc_assets.overview.idle import STUCK_S
+from cdc_assets.overview.lag import lag_of
 from cdc_assets.overview.report import LATE_S, DatabaseReport, Lag, Rates, TableReport, Trouble
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -54,7 +57,7 @@ def test_lag_is_split_by_cause(
     times = {lsn(number): START - timedelta(seconds=age) for number, age in ages.items()}
     unread, unplanned = (lsn(place + 1) if place and place < newest else None for place in (reached, planned))
     facts = DatabaseFacts(times=times, newest=lsn(newest), unread=unread, unplanned=unplanned, now=START)
-    found = report_builder.lag_of(
+    found = lag_of(
         lsn(reached) if reached else None,
         lsn(planned) if planned else None,
         facts,
@@ -69,9 +72,9 @@ def test_table_that_is_read_shows_percent_and_the_time_that_is_left() -> None:
               SnapshotSlice(ORDERS, 2, (0, 0), every, 200)]  # fmt: skip
     tables = tuple(SnapshotTable(table, 1, "x", lsn(1), (every,), whole=True) for table in (LINES, ORDERS))
     run = SnapshotRun(1, DATABASE, tables, tuple(slices), done=1)
-    assert report_builder._progress(run, 10.0)[LINES] == (50.0, 10.0)
-    assert report_builder._progress(run, 10.0)[ORDERS] == (0.0, 30.0)
-    assert report_builder._progress(run, 0.0)[ORDERS] == (0.0, None)
+    assert progress_of(run, 10.0)[LINES] == (50.0, 10.0)
+    assert progress_of(run, 10.0)[ORDERS] == (0.0, 30.0)
+    assert progress_of(run, 0.0)[ORDERS] == (0.0, None)
 
 
 def test_masked_key_of_the_queue_is_not_shown(tmp_path: Path) -> None:
@@ -104,7 +107,7 @@ def test_late_capture_is_working_and_names_how_far_it_is_behind() -> None:
 def test_capture_of_which_nobody_can_tell_how_far_it_is_behind_is_not_healthy() -> None:
     """A table was just enabled and nothing is read since: its position is no commit, so the server has no time of it."""
     facts = DatabaseFacts(times={lsn(9): START - timedelta(hours=20)}, newest=lsn(9), now=START)
-    found = report_builder.lag_of(lsn(1), None, facts, CaptureJob(DATABASE, True, 30))
+    found = lag_of(lsn(1), None, facts, CaptureJob(DATABASE, True, 30))
     report = CaptureReport(
         "shop",
         START,
@@ -130,7 +133,7 @@ def test_what_waits_is_late_also_on_a_quiet_server_and_when_it_was_not_read_sinc
     server.behind = timedelta(seconds=LATE_S + 1)
     assert look_now().health == "working"
     assert "61 s behind what the server has captured" in look_now().headline
-    server.behind = timedelta(seconds=report_builder.STUCK_S + 1)
+    server.behind = timedelta(seconds=STUCK_S + 1)
     report = look_now()
     assert (report.health, health_result(report).passed) == ("not known", False)
     assert "changes have waited for 15 min 1 s, and nothing has been written of SalesDb" in report.headline
@@ -146,7 +149,7 @@ def test_table_that_nobody_reads_on_is_not_known_after_a_while(tmp_path: Path) -
         return inspect_server(config, lambda: opened(server), now=at).report  # type: ignore[arg-type, return-value]
 
     server.create("new", rows=1)
-    waits = [seen(report_builder.STUCK_S + more) for more in (-1, 1)]
+    waits = [seen(STUCK_S + more) for more in (-1, 1)]
     assert [(report.health, health_result(report).passed) for report in waits] == [
         ("working", True),
         ("not known", False),
@@ -156,7 +159,7 @@ def test_table_that_nobody_reads_on_is_not_known_after_a_while(tmp_path: Path) -
     with pytest.raises(PowerCutError), cut_at("round-complete"):
         make_capture(server, config).snapshot([LINES, ORDERS])  # type: ignore[arg-type]
     newest = CaptureOverview(config).rows()[-1]["at"]  # type: ignore[arg-type]
-    reads = [seen(report_builder.STUCK_S + more) for more in (-1, 1)]
+    reads = [seen(STUCK_S + more) for more in (-1, 1)]
     assert [report.health for report in reads] == ["working", "not known"]
 
 
@@ -167,14 +170,14 @@ def test_table_that_waits_while_another_database_is_read_is_no_matter(tmp_path: 
     server.commit((lines, "insert", 50, "x"), (other, "insert", 50, "x"))
     config = config_of_two(tmp_path)
     make_capture(server, config).snapshot([lines, other])
-    server.now += timedelta(seconds=2 * report_builder.STUCK_S)
+    server.now += timedelta(seconds=2 * STUCK_S)
     server.create_other("new", rows=2)
     with pytest.raises(PowerCutError), cut_at("round-complete"):
         make_capture(server, config).snapshot([lines])
     found = []
     for _ in range(2):
         found.append(report_of(CaptureOverview(config, server), server.now).health)  # type: ignore[arg-type]
-        server.now += timedelta(seconds=2 * report_builder.STUCK_S)
+        server.now += timedelta(seconds=2 * STUCK_S)
     assert found == ["working", "not known"]
 
 
@@ -191,13 +194,13 @@ def test_changes_that_wait_while_another_database_is_read_are_no_matter(
     server.commit((other, "insert", 51, "x"))
     committed = server.now
     monkeypatch.setattr(server, "commit_times", lambda _, lsns: dict.fromkeys(lsns, committed))
-    server.now += timedelta(seconds=2 * report_builder.STUCK_S)
+    server.now += timedelta(seconds=2 * STUCK_S)
     with pytest.raises(PowerCutError), cut_at("round-complete"):
         make_capture(server, config).snapshot([lines])
     found = []
     for _ in range(2):
         found.append(report_of(CaptureOverview(config, server), server.now))  # type: ignore[arg-type]
-        server.now += timedelta(seconds=2 * report_builder.STUCK_S)
+        server.now += timedelta(seconds=2 * STUCK_S)
     assert [report.health for report in found] == ["working", "not known"]
     assert all(any(f"{OTHER} is " in late for late in report.late) for report in found)
     assert [OTHER in [one.where for one in report.unknown] for report in found] == [False, True]

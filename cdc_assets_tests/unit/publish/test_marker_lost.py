@@ -9,7 +9,7 @@ import pytest
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, PreflightError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, published_of
-from cdc_assets.overview.report_builder import derived_troubles
+from cdc_assets.overview.troubles import derived_troubles
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
