@@ -4,24 +4,21 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
-from cdc_assets.adapters.sqlserver.source import quick_source
+from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.assembly.engine import ask_unread
 from cdc_assets.assembly.publishing import ask_marker
 from cdc_assets.cli.console import configuration_file, read_engine_config, read_lake_config
 from cdc_assets.cli.topic_events import OPERATIONS, rows_by_operation
 from cdc_assets.config.engine import EngineConfig, is_engine_file
 from cdc_assets.config.settings import CaptureConfig, TextSettings
-from cdc_assets.connectors.databases.probe import is_asked, open_probe
-from cdc_assets.connectors.engine.feed import Offsets
+from cdc_assets.connectors.databases.probe import open_probe
 from cdc_assets.connectors.engine.overview import EngineOverview
-from cdc_assets.connectors.engine.unread import Unread
 from cdc_assets.errors import CdcError, ConfigurationError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, DatabaseOverview
@@ -30,7 +27,6 @@ from cdc_assets.overview.checks.connector import CHECKS, ConnectorFacts
 from cdc_assets.overview.engine import answers_of
 from cdc_assets.overview.report_builder import inspect_server
 
-T = TypeVar("T")
 Topics = Mapping[str, tuple[str, Sequence[str]]]
 """Topics of tables by name: the table, and the directories of the topic's generations."""
 
@@ -172,24 +168,17 @@ def inspect_capture(config: CaptureConfig | EngineConfig, unresolved: CdcError |
     Args:
         unresolved: why the server or the database cannot be reached with these settings.
     """
-
-    @contextmanager
-    def reached(opening: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
-        if unresolved is not None:
-            raise unresolved
-        with opening() as opened:
-            yield opened
-
-    def ask(offsets: Offsets) -> Unread:
-        if unresolved is not None:
-            raise unresolved
-        return unread(offsets) if unread else Unread()
-
     if isinstance(config, CaptureConfig):
-        quick = partial(quick_source, config)  # with short time-outs
-        return inspect_server(config, lambda: reached(quick), marker=ask_marker(config))
-    unread = ask_unread(config)
-    opened = (lambda: reached(lambda: open_probe(config))) if is_asked(config) else None
+        return inspect_server(config, lambda: _reached(config, unresolved), marker=ask_marker(config))
     overview = EngineOverview(config)
-    asked = answers_of(overview, opened, ask if unread else None)
+    asked = unresolved or answers_of(overview, lambda: open_probe(config), ask_unread(config))
     return Inspection.of(CHECKS, ConnectorFacts(overview, asked, datetime.now(UTC)), once=True)
+
+
+@contextmanager
+def _reached(config: CaptureConfig, unresolved: CdcError | None) -> Iterator[SqlServerSource]:
+    """The server, with short time-outs."""
+    if unresolved is not None:
+        raise unresolved
+    with quick_source(config) as source:
+        yield source

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from cdc_assets.assembly.publishing import TICK_MARKER
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
-from cdc_assets.defs.known_lake import Home
 from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.errors import CdcError
 from cdc_assets.lake.audit import Turns
@@ -44,7 +43,7 @@ def server_view(catalog: CaptureCatalog, resource: CaptureResource, turns: Turns
         others=(catalog.kafka_key,) if catalog.has_kafka else (),
         tables=len(catalog.tables),
         runs=catalog.runs(),
-        home=lambda: Home.of(resource.config().lake, catalog.system[WINDOWS]),
+        lake=lambda: resource.config().lake,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
+from cdc_assets.config.settings import LakeSettings
 from cdc_assets.defs.checks.events import Checked, event_of, events_of
 from cdc_assets.defs.known_lake import Home, share_home
 from cdc_assets.defs.runs import CaptureRuns
@@ -51,7 +52,7 @@ class CaptureView:
         others: assets that a run materializes beside it, with a check of their own.
         tables: how many there are.
         runs: those that write to the capture, of which some may wait.
-        home: where its record is, by the settings as they are now.
+        lake: where it is, by the settings as they are now.
     """
 
     capture: str
@@ -63,7 +64,7 @@ class CaptureView:
     others: tuple[dg.AssetKey, ...] = ()
     tables: int = 0
     runs: CaptureRuns | None = None
-    home: Callable[[], Home] | None = None
+    lake: Callable[[], LakeSettings] | None = None
 
     def checked(self, of: Of) -> Mapping[dg.AssetKey, Subject]:
         """As `checks.events.Checked`, of a capture with no table."""
@@ -77,7 +78,7 @@ class CaptureView:
         """
         home = None
         with suppress(CdcError):  # of settings that are wrong, which is reported by those who need them
-            home = self.home() if self.home else None
+            home = Home.of(self.lake(), self.directory) if self.lake else None
         if home is not None:
             share_home(instance, self.key, home)
 

@@ -35,7 +35,7 @@ from cdc_assets.connectors.engine.topics import routes
 from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcError, InvariantError, describe_error
+from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.idle import STUCK_S, left_unread
 from cdc_assets.overview.rates import PERIOD, mean_of
@@ -83,13 +83,15 @@ Asked = Answers | Unread | CdcError
 """What the database, or topics and files of others, say; or why they cannot be queried."""
 
 
-def answers_of(overview: EngineOverview, open_probe: OpenProbe | None, ask_unread: AskUnread | None = None) -> Asked:
-    """What the database, or the source of what others wrote, says; or why it, or the lake, cannot be queried."""
+def answers_of(overview: EngineOverview, open_probe: OpenProbe, ask_unread: AskUnread | None = None) -> Asked:
+    """What the database, or the source of what others wrote, says; or why it, or the lake, cannot be queried.
+
+    Args:
+        ask_unread: queries what others wrote, in place of a database.
+    """
     try:
         if ask_unread is not None:
             return ask_unread(overview.state.pairs())
-        if open_probe is None:
-            raise InvariantError("There is neither a database nor a source to query. Next: report this.")
         with open_probe() as probe:
             return _ask(overview, probe)
     except CdcError as error:

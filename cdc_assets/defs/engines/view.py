@@ -8,11 +8,9 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 
 from cdc_assets.assembly.engine import ask_unread
-from cdc_assets.connectors.databases.probe import is_asked
 from cdc_assets.connectors.engine.topics import BATCHES
 from cdc_assets.defs.engines.catalog import ConnectorCatalog
 from cdc_assets.defs.engines.resource import ConnectorResource
-from cdc_assets.defs.known_lake import Home
 from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.lake.audit import Turns
 from cdc_assets.overview.checks.check import Inspection
@@ -30,8 +28,7 @@ def connector_view(catalog: ConnectorCatalog, resource: ConnectorResource, turns
 
     def facts() -> ConnectorFacts:
         at, overview = datetime.now(UTC), resource.overview(turns)
-        probe = resource.probe if is_asked(overview.config) else None
-        return ConnectorFacts(overview, answers_of(overview, probe, ask_unread(overview.config)), at)
+        return ConnectorFacts(overview, answers_of(overview, resource.probe, ask_unread(overview.config)), at)
 
     return CaptureView(
         capture=catalog.config.name,
@@ -41,5 +38,5 @@ def connector_view(catalog: ConnectorCatalog, resource: ConnectorResource, turns
         answers=lambda: nullcontext(facts()),
         checks=CHECKS,
         runs=catalog.runs(),
-        home=lambda: Home.of(resource.settings().lake, catalog.system[BATCHES]),
+        lake=lambda: resource.settings().lake,
     )

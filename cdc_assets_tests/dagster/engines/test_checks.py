@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.assembly.engine import ask_unread
+from cdc_assets.connectors.databases.probe import open_probe
 from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.connectors.engine.unread import Unread
 from cdc_assets.defs.engines.resource import ConnectorResource
@@ -55,7 +56,7 @@ def trial(tmp_path: Path) -> Trial:
 
 def facts_of(trial: Trial, unread: Unread | None = None) -> ConnectorFacts:
     overview = EngineOverview(trial.config)
-    asked = unread or answers_of(overview, None, ask_unread(trial.config))
+    asked = unread or answers_of(overview, lambda: open_probe(trial.config), ask_unread(trial.config))
     return ConnectorFacts(overview, asked, datetime.now(UTC))
 
 

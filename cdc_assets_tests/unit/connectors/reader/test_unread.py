@@ -12,6 +12,7 @@ import pytest
 from cdc_assets.adapters.kafka import unread as kafka_unread
 from cdc_assets.assembly.engine import ask_unread
 from cdc_assets.config.reader import KAFKA, Converter, ReaderSettings
+from cdc_assets.connectors.databases.probe import open_probe
 from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.connectors.engine.unread import Unread
 from cdc_assets.errors import ConnectionLostError
@@ -22,7 +23,9 @@ from cdc_assets_tests.unit.connectors.reader.trial import Trial
 
 def report(trial: Trial) -> CaptureReport:
     overview = EngineOverview(trial.config)
-    return report_of_engine(overview, answers_of(overview, None, ask_unread(trial.config)), datetime.now(UTC))
+    return report_of_engine(
+        overview, answers_of(overview, lambda: open_probe(trial.config), ask_unread(trial.config)), datetime.now(UTC)
+    )
 
 
 def age(path: Path, seconds: float = 500) -> None:
