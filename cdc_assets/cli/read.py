@@ -35,14 +35,17 @@ class ReadCapture(ABC):
     """A capture that a command reads.
 
     Args:
+        unresolved: why the server or the database cannot be reached with these settings.
         lake: where the topics of its tables are.
         text: how events are printed.
     """
 
     operations: ClassVar[Mapping[str | None, str]] = OPERATIONS
 
-    def __init__(self, lake: TopicTables, text: TextSettings) -> None:
-        self.lake, self.text = lake, text
+    def __init__(
+        self, config: CaptureConfig | EngineConfig, unresolved: CdcError | None, lake: TopicTables, text: TextSettings
+    ) -> None:
+        self._config, self._unresolved, self.lake, self.text = config, unresolved, lake, text
 
     @property
     def root(self) -> str:
@@ -54,9 +57,9 @@ class ReadCapture(ABC):
     def known(self) -> bool:
         """Whether anything was captured yet."""
 
-    @abstractmethod
     def inspect(self) -> Inspection:
         """The state of the capture, with all that can be read, and what its checks say."""
+        return inspect_capture(self._config, self._unresolved)
 
     @abstractmethod
     def topics(self) -> Topics:
@@ -115,15 +118,12 @@ class _OfServer(ReadCapture):
     """A capture from SQL Server."""
 
     def __init__(self, config: CaptureConfig, unresolved: CdcError | None) -> None:
-        self._config, self._unresolved, self._overview = config, unresolved, CaptureOverview(config)
-        super().__init__(self._overview.lake, config.text)
+        self._overview = CaptureOverview(config)
+        super().__init__(config, unresolved, self._overview.lake, config.text)
 
     @property
     def known(self) -> bool:
         return bool(self._overview.known)
-
-    def inspect(self) -> Inspection:
-        return inspect_capture(self._config, self._unresolved)
 
     def topics(self) -> Topics:
         overview = self._overview
@@ -145,15 +145,12 @@ class _OfConnector(ReadCapture):
     operations: ClassVar[Mapping[str | None, str]] = {**OPERATIONS, "t": "truncate", "m": "message"}
 
     def __init__(self, config: EngineConfig, unresolved: CdcError | None) -> None:
-        self._config, self._unresolved, self._overview = config, unresolved, EngineOverview(config)
-        super().__init__(self._overview.lake, TextSettings())
+        self._overview = EngineOverview(config)
+        super().__init__(config, unresolved, self._overview.lake, TextSettings())
 
     @property
     def known(self) -> bool:
         return self._overview.known
-
-    def inspect(self) -> Inspection:
-        return inspect_capture(self._config, self._unresolved)
 
     def topics(self) -> Topics:
         return {found.topic: (str(found.table), found.directories) for found in self._overview.topics}
