@@ -16,6 +16,7 @@ from typing import Literal
 import dagster as dg
 from dagster import DagsterEventType
 
+from cdc_assets.defs.checks.shown import newest_records
 from cdc_assets.defs.dagster_internals import CheckRecord
 from cdc_assets.defs.run_troubles import reason_of
 from cdc_assets.defs.runbook import RUN_FAILED, check_runbook, runbook_url
@@ -124,8 +125,7 @@ def _changed_checks(context: dg.SensorEvaluationContext, known: frozenset[str]) 
     if context.repository_def is None:
         return [], known
     keys = sorted(context.repository_def.asset_graph.asset_check_keys, key=str)
-    latest = context.instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-    verdicts = {_name(key): record for key, record in latest.items()}
+    verdicts = {_name(key): record for key, record in newest_records(context.instance, keys).items()}
     judged = {name for name, record in verdicts.items() if record.status.value != "PLANNED"}
     failed = {name for name in judged if verdicts[name].status.value == "FAILED"}
     mended = (known & judged) - failed

@@ -22,7 +22,7 @@ What the sensor saw before or while a run reported, or before a long time withou
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -35,8 +35,8 @@ import dagster as dg
 
 from cdc_assets.core.asking import begun, overdue_s
 from cdc_assets.core.interruption import Interrupted
-from cdc_assets.defs.checks.board import CheckBoard, Verdict, recorded_verdict, verdict_of
-from cdc_assets.defs.dagster_internals import CheckRecord
+from cdc_assets.defs.checks.board import CheckBoard
+from cdc_assets.defs.checks.shown import shown_otherwise
 from cdc_assets.defs.envelope_io import account_of
 from cdc_assets.defs.page import differs, page_of, shown_facts, unchanging
 from cdc_assets.defs.queue import waiting_too_long
@@ -306,7 +306,7 @@ class IdlePage(_Reports):
             return []
         is_news = shown is None or shown_facts(shown) != shown_facts(facts)
         of_whole = (view.key, *view.others)
-        corrected = _corrected(instance, results, is_news=is_news)
+        corrected = shown_otherwise(instance, results, is_news=is_news)
         if not is_news and (report.healthy or not _is_old(shown or {})):
             return [*corrected]
         whole = [result for result in results if result.asset_key in of_whole]
@@ -375,42 +375,6 @@ def _shown(instance: dg.DagsterInstance, key: dg.AssetKey) -> Mapping[str, Any] 
     event = instance.get_latest_materialization_event(key)
     page = event.asset_materialization if event else None
     return page.metadata if page else None
-
-
-def _corrected(
-    instance: dg.DagsterInstance, results: Sequence[dg.AssetCheckEvaluation], *, is_news: bool
-) -> Sequence[dg.AssetCheckEvaluation]:
-    """Results that Dagster shows otherwise: those that fail, those that had failed and pass now, and those that a run has left open."""
-    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(
-        [result.asset_check_key for result in results]
-    )
-    shown, left = {key: recorded_verdict(record) for key, record in records.items()}, _left_open(instance, records)
-    return [
-        result
-        for result in results
-        if result.asset_check_key in left or _is_shown_otherwise(result, shown, is_news=is_news)
-    ]
-
-
-def _left_open(
-    instance: dg.DagsterInstance, records: Mapping[dg.AssetCheckKey, CheckRecord]
-) -> Collection[dg.AssetCheckKey]:
-    """Checks that a run was to evaluate which has ended without that."""
-    planned = {key: record.run_id for key, record in records.items() if recorded_verdict(record) is None}
-    if not planned:
-        return ()
-    runs = instance.get_runs(dg.RunsFilter(run_ids=[*{*planned.values()}]))
-    at_work = {run.run_id for run in runs if not run.is_finished}
-    return {key for key, run in planned.items() if run not in at_work}
-
-
-def _is_shown_otherwise(
-    result: dg.AssetCheckEvaluation, shown: Mapping[dg.AssetCheckKey, Verdict | None], *, is_news: bool
-) -> bool:
-    verdict = shown.get(result.asset_check_key)
-    if result.passed:
-        return verdict is not None and not verdict[0]
-    return verdict is None or verdict[0] or (is_news and verdict != verdict_of(result))
 
 
 def _is_old(shown: Mapping[str, Any]) -> bool:

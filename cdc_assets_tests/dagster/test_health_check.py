@@ -15,8 +15,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.defs import queue
 from cdc_assets.defs.build import build_definitions
-from cdc_assets.defs.checks.board import verdict_of
 from cdc_assets.defs.checks.events import event_of
+from cdc_assets.defs.checks.shown import verdict_of
 from cdc_assets.defs.page import differs
 from cdc_assets.defs.run_troubles import troubles_of_runs
 from cdc_assets.defs.runs import CaptureRuns

@@ -19,7 +19,7 @@ from cdc_assets.core import asking
 from cdc_assets.core.processes import own_process
 from cdc_assets.defs import queue, run_troubles, seen, server_view, ticks, watch
 from cdc_assets.defs.captures import CaptureResource
-from cdc_assets.defs.checks.board import recorded_verdict
+from cdc_assets.defs.checks.shown import recorded_verdict
 from cdc_assets.defs.process import process_tag
 from cdc_assets.defs.runs import ACTIVE, CaptureRuns
 from cdc_assets.defs.seen import note_seen, was_just_seen

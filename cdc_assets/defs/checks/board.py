@@ -21,15 +21,11 @@ from time import monotonic
 
 import dagster as dg
 
+from cdc_assets.defs.checks.shown import newest_records, recorded_verdict, verdict_of
 from cdc_assets.defs.dagster_internals import CheckRecord, newest_target
-from cdc_assets.overview.checks.health import HEALTH
-from cdc_assets.overview.formatting import without_numbers
 
 _COMPARE_EVERY_S = 15.0
 """Least seconds between two searches for failures that another run has reported of what is good."""
-
-Verdict = tuple[bool, str | None]
-"""Whether a check passed, and its description; of `health` without the numbers in it, which change all the time."""
 
 
 class CheckBoard:
@@ -79,7 +75,7 @@ class CheckBoard:
         is_due = anew or monotonic() - self._compared_at >= _COMPARE_EVERY_S
         self._compared_at = monotonic() if is_due else self._compared_at
         watched = [key for key, result in found.items() if is_due or not result.passed]
-        shown = self._shown({*changed, *watched})
+        shown = newest_records(self._instance, {*changed, *watched})
         new = [key for key in changed if key.asset_key in materialized or not self._is_settled(found[key], shown)]
         for key in new:
             self._report(found[key])
@@ -129,25 +125,8 @@ class CheckBoard:
         )
         self._instance.report_runless_asset_event(event)
 
-    def _shown(self, keys: Collection[dg.AssetCheckKey]) -> Mapping[dg.AssetCheckKey, CheckRecord]:
-        return self._instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys)) if keys else {}
-
     def _report(self, result: dg.AssetCheckEvaluation) -> None:
         event = dg.DagsterEvent(
             dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, self._job_name, event_specific_data=result
         )
         self._instance.report_dagster_event(event, self._run_id)
-
-
-def verdict_of(result: dg.AssetCheckEvaluation) -> Verdict:
-    """What a result says."""
-    text = result.description
-    if result.check_name == HEALTH.name and text is not None:
-        text = without_numbers(text)
-    return result.passed, text
-
-
-def recorded_verdict(record: CheckRecord) -> Verdict | None:
-    """What a record says; None if it was planned and not evaluated."""
-    evaluation = record.evaluation
-    return verdict_of(evaluation) if evaluation is not None and record.status.value in ("SUCCEEDED", "FAILED") else None

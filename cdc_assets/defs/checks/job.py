@@ -13,8 +13,8 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.defs.checks.board import recorded_verdict
 from cdc_assets.defs.checks.events import Checked, result_of, specs_of
+from cdc_assets.defs.checks.shown import newest_records, recorded_verdict
 from cdc_assets.defs.failures import as_failures
 from cdc_assets.defs.run_troubles import is_reported_by_a_run, named, silent_run, troubles_of_runs
 from cdc_assets.defs.runs import repository_of
@@ -128,7 +128,7 @@ def _outdated(
             }
     except CdcError:  # the check of the whole capture says it
         return []
-    shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(results))
+    shown = newest_records(instance, results)
     return [
         key
         for key, result in results.items()
