@@ -159,6 +159,7 @@ class LivePage(_Reports):
             thread.join(_CLOSE_TIMEOUT_S)
         before = self._seen
         if not thread.is_alive():
+            self._end.clear()  # the last report is made here, and shown
             self._observe_once(last=True)
         if self._seen is before:
             self._keep(self._view.unanswered("no answer at the end of the run", self._answered))
@@ -192,26 +193,24 @@ class LivePage(_Reports):
         begin, self._awake_at = monotonic(), time()
         try:
             report = self._begun(self._view, self._view.observe)
-            while not self._has_ended(report, overdue_s(self._took), last=last):
-                if self._end.is_set() and not last:
+            while not self._has_ended(report, overdue_s(self._took)):
+                if self._end.is_set():
                     return
-                self._show(
-                    self._view.unanswered(f"no answer for {monotonic() - begin:.0f} s", self._answered), last=last
-                )
+                self._show(self._view.unanswered(f"no answer for {monotonic() - begin:.0f} s", self._answered))
                 if last:
                     return
             self._under_way = None
             if self._is_void:
                 raise _FrozenError
             self._took = monotonic() - begin
-            self._show(self._found(self._view, report), last=last)
+            self._show(self._found(self._view, report))
         except _FrozenError:
             self._is_void = True
             log.info("The process was frozen; what was found of capture %s is thrown away.", self._view.capture)
         except Exception:
             log.exception("The page of capture %s could not be reported; the run continues.", self._view.capture)
 
-    def _has_ended(self, report: Future[Observation], patience_s: float, *, last: bool) -> bool:
+    def _has_ended(self, report: Future[Observation], patience_s: float) -> bool:
         """Whether a report ends in time, and before the run does. Many short waits show whether the process was frozen meanwhile."""
         until = monotonic() + patience_s
         while True:
@@ -220,14 +219,14 @@ class LivePage(_Reports):
                 raise _FrozenError
             if is_done:
                 return True
-            if monotonic() >= until or (self._end.is_set() and not last):
+            if monotonic() >= until or self._end.is_set():
                 return False
 
-    def _show(self, seen: Observation, *, last: bool = False) -> None:
+    def _show(self, seen: Observation) -> None:
         self._keep(_with(seen, self._waiting))  # metrics do not need Dagster's storage
         asked_at = time()
         seen = self._with_queue(seen)
-        if abs(time() - asked_at) > FRESH_S or (self._end.is_set() and not last):
+        if abs(time() - asked_at) > FRESH_S or self._end.is_set():
             return  # what was found is old by now, and the sensor may know better
         self._keep(seen)
         if is_late := abs(time() - self._shown_at) > FRESH_S:  # the sensor may have reported meanwhile
