@@ -38,7 +38,7 @@ def connector_definitions(
     names = catalog.names
     parts = CaptureDefinitions(catalog, CHECKS, partial(connector_view, catalog))
     parts.add(changes_assets(catalog), names.changes, _CHANGES_JOB)
-    if catalog.specs("snapshot", deps=None):
+    if catalog.keys("snapshot"):
         parts.add(snapshot_assets(catalog), names.snapshot, _SNAPSHOT_JOB)
     resources = {names.resource: resource} | io_managers.of(names, fields)
     return parts.definitions(log_sensor, signal_job(catalog), _HEADROOM_JOB, resources)
