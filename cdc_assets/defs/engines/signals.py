@@ -7,7 +7,7 @@ run with the connector writes it there (`engine.forwarded`).
 import dagster as dg
 
 from cdc_assets.assembly.engine import inbox_of
-from cdc_assets.connectors.engine.signal_targets import NamedTables, named_tables
+from cdc_assets.connectors.engine.signal_targets import named_tables
 from cdc_assets.connectors.engine.signalled_run import channels_of, require_incremental, signal_file
 from cdc_assets.connectors.engine.topics import routes
 from cdc_assets.core.signal import Signal
@@ -27,26 +27,25 @@ def _send(context: dg.OpExecutionContext, resource: ConnectorResource, composed:
     request = composed.request
     if isinstance(request, ExecuteSnapshot) and request.kind == "incremental":
         require_incremental(resource.settings())
-    signal = composed.signal
-    named = _named(context, resource, composed)
+    signal, unknown = composed.signal, _unknown(context, resource, composed)
     channel = send(resource, signal)
     context.log.info(
         f"Sent as signal {signal.id} by {channel}: {signal.type} {signal.data}. The sensor "
         "starts a run of the connector that takes it up, if none is running."
     )
-    if named is not None and named.problem:
-        context.log.error(named.problem)
+    if unknown:
+        context.log.error(unknown)
 
 
-def _named(context: dg.OpExecutionContext, resource: ConnectorResource, composed: ParsedSignal) -> NamedTables | None:
-    """What the signal names among the tables that the database has now; None if that is not known.
+def _unknown(context: dg.OpExecutionContext, resource: ConnectorResource, composed: ParsedSignal) -> str:
+    """What the signal names that is no captured table; empty too if the database does not say which tables it has.
 
     Raises:
         ConfigurationError: no captured table is named, or a condition is for none.
     """
     request, config = composed.request, resource.settings()
     if not isinstance(request, ExecuteSnapshot | StopSnapshot) or routes(config):
-        return None
+        return ""
     try:
         with resource.probe() as probe:
             tables = [schema.table for schema in probe.tables()]
@@ -54,12 +53,12 @@ def _named(context: dg.OpExecutionContext, resource: ConnectorResource, composed
             tables += [table for table, _ in resource.overview().queue]
     except CdcError as error:
         context.log.warning(f"Whether captured tables have these names was not checked: {describe_error(error)}")
-        return None
+        return ""
     found = named_tables(config, request.collections, tables)
     found.require()
     for name, _ in request.conditions if isinstance(request, ExecuteSnapshot) else ():
         named_tables(config, [name], tables).require()
-    return found
+    return found.problem
 
 
 def send(resource: ConnectorResource, signal: Signal) -> str:
