@@ -55,19 +55,11 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         return with_notifications(with_defaults(read, own))
 
     def probe(self) -> AbstractContextManager[SourceProbe]:
-        """A connection to the database for questions, closed at the end of the block.
-
-        Raises:
-            CdcError: the driver is not installed, or the database cannot be reached.
-        """
+        """A connection to the database for questions; see `open_probe`."""
         return open_probe(self.settings())
 
     def overview(self, turns: Turns | None = None) -> EngineOverview:
-        """What the lake says of the capture.
-
-        Args:
-            turns: of somebody who looks again and again.
-        """
+        """What the lake says of the capture; see `EngineOverview`."""
         return EngineOverview(self.settings(), turns=turns)
 
     def run(
@@ -79,17 +71,11 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
         signal: Signal | None = None,
         goal: LogPoint | None = None,
     ) -> EngineSummary:
-        """Run the connector into the lake until nothing is new, or it has reached a goal.
+        """Run the connector into the lake until nothing is new, or up to a goal, or until a snapshot is taken; see `assembly.engine`.
 
         Args:
-            tables: Delta tables to commit to.
-            on_batch: called with each batch that is committed.
             limits: when the run ends, instead of the configured times: fields of the settings.
             signal: a request for a snapshot, which the run lasts for.
-            goal: place of the log at which the run ends; not of events that others have read.
-
-        Raises:
-            CdcError: the connector has ended by itself, did not take the snapshot, or the lake cannot be written.
         """
         settings = replace(self.settings(), **(limits or {}))
         if signal is None:
