@@ -10,7 +10,7 @@ from cdc_assets.adapters.kafka.source import KafkaSource
 from cdc_assets.adapters.kafka.unread import unread
 from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.config.reader import FILES, is_reader, reader_settings
+from cdc_assets.config.reader import FILES, reader_settings
 from cdc_assets.connectors.databases.probe import open_probe
 from cdc_assets.connectors.debezium.engine import DebeziumEngine
 from cdc_assets.connectors.engine.feed import EngineFeed, EngineStart, Habits, Offsets
@@ -57,7 +57,7 @@ def run_engine(
     Raises:
         CdcError: the source or the lake cannot be read or written, or a record of the source cannot.
     """
-    if not is_reader(config.properties.get("connector.class", "")):
+    if not config.is_reader:
         config = with_notifications(config) if takes_signals(config) else config  # they say what a signal has not read
         start = with_waiting_signals(config, partial(start_connector, config))
         return EngineRun(config, tables, start, on_batch, goal=goal).run()
@@ -110,7 +110,7 @@ def run_engine_for(
 
 def ask_unread(config: EngineConfig) -> AskUnread | None:
     """Finds what was not read in topics or files of others; None if there is a database to query."""
-    if not is_reader(config.properties.get("connector.class", "")):
+    if not config.is_reader:
         return None
 
     def ask(offsets: Offsets) -> Unread:

@@ -9,7 +9,7 @@ from pathlib import Path
 from cdc_assets.assembly.reading import inspect_reader
 from cdc_assets.config.engine import EngineConfig, load_engine_config
 from cdc_assets.config.settings import LakeSettings
-from cdc_assets.connectors.databases.probe import is_asked, open_probe
+from cdc_assets.connectors.databases.probe import open_probe
 from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.connectors.engine.signalled_run import INCREMENTAL_NEEDS, takes_signals, why_no_incremental
 from cdc_assets.connectors.engine.source import SourceProbe
@@ -30,7 +30,7 @@ def engine_checks(place: Path) -> list[CheckResult]:
     """
     config = load_engine_config(place)
     overview = EngineOverview(config, audit_s=None)
-    if not is_asked(config):  # others wrote the events
+    if config.is_reader:
         return [*inspect_reader(config, overview.state.pairs), *_lake(overview)]
     return [*_engine(), *_heap(config), *_signals(config), *_database(overview), *_lake(overview)]
 

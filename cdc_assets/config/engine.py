@@ -15,6 +15,7 @@ from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties, substitute
 from cdc_assets.config.masks import Masks
 from cdc_assets.config.properties import PROPERTIES, property_of
+from cdc_assets.config.reader import FILES, KAFKA
 from cdc_assets.config.settings import LakeSettings, MetricsSettings
 from cdc_assets.errors import ConfigurationError
 
@@ -89,6 +90,11 @@ class EngineConfig:
         """The database by the connector's class: `mysql`, `mariadb`, `postgresql`, `oracle`, or another word."""
         name = self.properties.get("connector.class", "").rpartition(".")[2].removesuffix("Connector").lower()
         return {"postgres": "postgresql"}.get(name, name)
+
+    @property
+    def is_reader(self) -> bool:
+        """Whether it reads events that others wrote, to topics or files: then there is no database to query."""
+        return self.properties.get("connector.class", "").strip() in (FILES, KAFKA)
 
     @property
     def poll_interval_s(self) -> float:

@@ -95,11 +95,6 @@ class ReaderSettings:
         return not topic.startswith("__") and matches_name("topics.regex", self.pattern, topic)
 
 
-def is_reader(connector: str) -> bool:
-    """Whether a `connector.class` is one of these."""
-    return connector.strip() in _OWN
-
-
 def reader_settings(texts: Mapping[str, str]) -> ReaderSettings:
     """Settings from property texts.
 

@@ -28,7 +28,6 @@ from datetime import datetime
 from typing import Any
 
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.config.reader import is_reader
 from cdc_assets.connectors.engine.overview import EngineOverview, EngineTopic
 from cdc_assets.connectors.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
 from cdc_assets.connectors.engine.topics import routes
@@ -154,7 +153,7 @@ def _of_others(unread: Unread | None) -> Iterator[str]:
 
 
 def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
-    if isinstance(asked, CdcError) and is_reader(overview.config.properties.get("connector.class", "")):
+    if isinstance(asked, CdcError) and overview.config.is_reader:
         return (Trouble(_SOURCE, f"what waits there to be read is not known: {describe_error(asked)}"),)
     if isinstance(asked, CdcError):
         return (

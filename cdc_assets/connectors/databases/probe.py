@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.config.reader import is_reader
 from cdc_assets.connectors.databases.mysql import MySqlProbe
 from cdc_assets.connectors.databases.oracle import OracleProbe
 from cdc_assets.connectors.databases.postgres import PostgresProbe
@@ -17,11 +16,6 @@ _PROBES: Mapping[str, Callable[[EngineConfig], SourceProbe]] = {
     "postgresql": PostgresProbe,
     "oracle": OracleProbe,
 }
-
-
-def is_asked(config: EngineConfig) -> bool:
-    """Whether there is a database to ask: events that others wrote, to topics or files, come from none that is known here."""
-    return not is_reader(config.properties.get("connector.class", ""))
 
 
 @contextmanager

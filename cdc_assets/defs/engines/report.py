@@ -15,7 +15,6 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.config.reader import is_reader
 from cdc_assets.connectors.engine.batch_metrics import parts_by_database
 from cdc_assets.connectors.engine.ledger import Batch
 from cdc_assets.connectors.engine.source import point_of_offset
@@ -80,7 +79,6 @@ class BatchReport:
         self._catalog, self._context, self._every_s, self._count = catalog, context, every_s, count
         self._page, self._events = written.page, written.events
         self._sums: dict[_Place, BatchSum] = {}
-        self._is_reader = is_reader(catalog.config.properties.get("connector.class", ""))
         self._brought: dict[dg.AssetKey, Counter[str]] = defaultdict(Counter)
         """Rows by operation since the run began; not of the record of batches, which no IO manager writes."""
         self._since = monotonic()
@@ -125,7 +123,7 @@ class BatchReport:
         parts: dict[Role, dict[str, int]] = {"snapshot": reads, "changes": others}
         for role, rows in parts.items():
             if rows and self._catalog.has(table, role):
-                is_partial = role == "snapshot" and not (batch.anew or self._is_reader)
+                is_partial = role == "snapshot" and not (batch.anew or self._catalog.config.is_reader)
                 yield self._catalog.key(table, role), rows, is_partial
 
     def _drain(self) -> Iterator[tuple[dg.AssetKey, Committed, bool]]:

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from cdc_assets.assembly.engine import run_engine, run_engine_for
 from cdc_assets.config.engine import EngineConfig, with_defaults
-from cdc_assets.config.reader import is_reader
 from cdc_assets.connectors.databases.probe import open_probe
 from cdc_assets.connectors.engine.ledger import Batch
 from cdc_assets.connectors.engine.overview import EngineOverview
@@ -46,7 +45,7 @@ class ConnectorResource(dg.ConfigurableResource):  # type: ignore[type-arg] # th
             ConfigurationError: they cannot be read or are invalid.
         """
         read = engine_settings_of(self.config_file, self.properties)
-        if is_reader(read.properties.get("connector.class", "")):
+        if read.is_reader:
             return read
         beat_ms = min(2000.0, 250 * read.idle_timeout_s) if read.idle_timeout_s else 2000.0
         own = {"heartbeat.interval.ms": str(max(1, int(beat_ms)))}  # more often than a run counts as idle
