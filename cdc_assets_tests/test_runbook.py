@@ -17,6 +17,12 @@ def test_every_check_has_a_page() -> None:
     assert {*(check.page for check in CHECKS.values()), *HEALTH_PAGES.values(), RUN_FAILED} <= PAGES
 
 
+def test_the_index_has_every_check_beside_its_page() -> None:
+    rows = (DOCS / "runbook" / "index.md").read_text().splitlines()
+    for check in CHECKS.values():
+        assert [row for row in rows if f"`{check.name}`" in row and f"({check.page}.md)" in row], check.name
+
+
 def test_every_rule_for_prometheus_has_a_page() -> None:
     text = (DOCS / "metrics.md").read_text().split("## Alerts", 1)[1]
     block = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
