@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Final
 
 import dagster as dg
 
-from cdc_assets.config.settings import CaptureConfig, LakeSettings
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import signal_table
@@ -63,7 +64,7 @@ class Catalog:
     """The assets of one capture in Dagster, whichever connector makes it.
 
     Args:
-        name: by which Dagster's objects are called.
+        config: the capture's settings.
         system: directories of the tables that belong to the capture as a whole, by short name.
     """
 
@@ -79,15 +80,15 @@ class Catalog:
 
     def __init__(
         self,
-        name: str,
+        config: CaptureConfig | EngineConfig,
         prefix: str,
-        lake: LakeSettings,
         tables: Sequence[TableSchema],
         translator: CdcTranslator,
         system: Mapping[str, str],
     ) -> None:
-        self.names, self.prefix, self.tables, self.translator = Names(name), prefix, tables, translator
-        self._location, self.system = Location.of(lake), system
+        self.config, self.names, self.prefix = config, Names(config.name), prefix
+        self.tables, self.translator, self.system = tables, translator, system
+        self._location = Location.of(config.lake)
         self._code: dict[str, Any] = {}
         """Metadata that shows where the capture is configured."""
         self.page_key = self.system_key(self.page)
@@ -199,6 +200,8 @@ class CaptureCatalog(Catalog):
         file: the capture's configuration file, which the asset pages name; empty if there is none.
     """
 
+    config: CaptureConfig
+
     def __init__(
         self,
         config: CaptureConfig,
@@ -207,10 +210,8 @@ class CaptureCatalog(Catalog):
         problem: str = "",
         file: str = "",
     ) -> None:
-        self.config, self.problem = config, problem
-        super().__init__(
-            config.name, config.events.topic_prefix, config.lake, tables, translator, system_topics(config)
-        )
+        self.problem = problem
+        super().__init__(config, config.events.topic_prefix, tables, translator, system_topics(config))
         self._code = _code_reference(file)
         self.partitions = range_partitions(config.snapshot.partitions)
         self.kafka_key = self.system_key("kafka")

@@ -39,6 +39,7 @@ class ConnectorCatalog(Catalog):
         problem: why the database could not be queried; empty if it could.
     """
 
+    config: EngineConfig
     kinds = frozenset({"delta", "debezium"})
     page, system_texts = BATCHES, _SYSTEM
     no_table = (
@@ -48,11 +49,11 @@ class ConnectorCatalog(Catalog):
     def __init__(
         self, config: EngineConfig, topics: Mapping[str, TableSchema], translator: CdcTranslator, problem: str = ""
     ) -> None:
-        self.config, self.problem, self.topics = config, problem, dict(sorted(topics.items()))
+        self.problem, self.topics = problem, dict(sorted(topics.items()))
         self._topics = {schema.table: topic for topic, schema in self.topics.items()}
-        own, system, tables = copy.copy(translator), system_topics(config), list(self.topics.values())
+        own = copy.copy(translator)
         own.source = config.kind
-        super().__init__(config.name, config.topic_prefix, config.lake, tables, own, system)
+        super().__init__(config, config.topic_prefix, list(self.topics.values()), own, system_topics(config))
 
     def topic(self, table: TableId) -> str:
         """Name of a table's topic."""
