@@ -317,10 +317,13 @@ class IdlePage(_Reports):
         with self._turn:
             if self._was_away():
                 self.forget()
-            if self._under_way is None:
-                pause_s = 0.0 if self._is_short else _PAUSE_S
-                self._began = monotonic() + pause_s
-                self._begun(view, partial(self._observe, view), pause_s)
+            self._begin(view)
+
+    def _begin(self, view: CaptureView) -> Future[Observation]:
+        pause_s = 0.0 if self._is_short else _PAUSE_S
+        if self._under_way is None:
+            self._began = monotonic() + pause_s
+        return self._begun(view, partial(self._observe, view), pause_s)
 
     def forget(self) -> None:
         """A run reports by itself, or no tick came for long; make a report anew."""
@@ -334,19 +337,17 @@ class IdlePage(_Reports):
         if self._was_away():
             self.forget()
             patience_s = _SELDOM_S
-        if self._under_way is None:
-            if monotonic() < self._next:
-                return None
-            self.begin(view)
-        assert self._under_way is not None  # noqa: S101 - begun just now
-        is_done = wait([self._under_way], patience_s).done
+        if self._under_way is None and monotonic() < self._next:
+            return None
+        report = self._begin(view)
+        is_done = wait([report], patience_s).done
         if self._was_away():
             self.forget()
         if not is_done:
             lasts = monotonic() - self._began
             late = lasts > overdue_s(self._took)
             return view.unanswered(f"no answer for {lasts:.0f} s", self._answered) if late else None
-        report, self._under_way = self._under_way, None
+        self._under_way = None
         if self._is_void:
             self._next = 0.0
             return self._newest(view)
