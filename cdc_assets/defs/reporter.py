@@ -45,7 +45,7 @@ class Sum:
     structures: list[StructureChange] = field(default_factory=list)
     ran_on: RanOn = NOWHERE
 
-    def add(self, part: TableProgress, ran_on: RanOn = NOWHERE) -> None:
+    def add(self, part: TableProgress, ran_on: RanOn) -> None:
         """Add one window or round, and where its jobs ran."""
         self.ran_on += ran_on
         self.rows.update(part.rows)

@@ -13,9 +13,6 @@ does not delay the next run: the other tables must not wait for it. Tables that
 could not be read are retried after such a pause of their own, while the others are streamed;
 so are tables of the loaded code location that are not on the server now.
 
-*Nothing but a run withdraws what a run has met.* After a failure the page says why, until another run reports; so where nothing else is
-to do, one is started for that, after the same pauses (`is_failing`).
-
 *A clock that was set back.* Pauses count from the ends of runs, as they are recorded. A run that ended in the future ended
 before the clock was set back, and nothing is paused after it.
 
