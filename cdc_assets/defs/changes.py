@@ -25,6 +25,7 @@ from cdc_assets.config.kinds import LONGEST_MS
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ran_on import count_of
+from cdc_assets.core.seldom import Seldom
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.checks.events import specs_of
@@ -43,7 +44,6 @@ from cdc_assets.defs.runs import (
     is_asked_for,
     repository_of,
 )
-from cdc_assets.defs.schedule import Seldom
 from cdc_assets.defs.server_view import server_view
 from cdc_assets.defs.system import SystemReport
 from cdc_assets.defs.tags import tag_run

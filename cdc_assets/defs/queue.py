@@ -12,8 +12,8 @@ from typing import Any
 import dagster as dg
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
 
+from cdc_assets.core.seldom import Seldom
 from cdc_assets.defs.runs import WAITING, CaptureRuns
-from cdc_assets.defs.schedule import Seldom
 from cdc_assets.overview.report import Trouble
 
 _AT_WORK = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]

@@ -181,21 +181,6 @@ def run_key(capture: str, records: Records, what: Lsn | str) -> str:
     return f"{capture}:{epoch}:{what}"
 
 
-class Seldom:
-    """Says at most once in so many seconds that something is due."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._next = seconds, 0.0
-
-    def due(self) -> bool:
-        """Whether it is; counted from here if so."""
-        now = monotonic()
-        if now < self._next:
-            return False
-        self._next = now + self._seconds
-        return True
-
-
 def change_comes(
     context: dg.SensorEvaluationContext,
     began: float,

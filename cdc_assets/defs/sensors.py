@@ -51,6 +51,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.seldom import Seldom
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.derived_runs import KafkaRuns, mirroring
@@ -61,7 +62,6 @@ from cdc_assets.defs.schedule import (
     MAX_FAILURES,
     Asks,
     Records,
-    Seldom,
     growing_retry_time,
     is_failing,
     pause_ends,

@@ -19,6 +19,7 @@ from cdc_assets.adapters.sqlserver.source import SqlServerSource, quick_source
 from cdc_assets.capture.readings import OpenReadings
 from cdc_assets.core import processes
 from cdc_assets.core.processes import is_gone, own_process
+from cdc_assets.core.seldom import Seldom
 from cdc_assets.defs import runs, schedule, sensors
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_tag
@@ -26,7 +27,6 @@ from cdc_assets.defs.runs import COMMITTED_TAG
 from cdc_assets.defs.schedule import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
-    Seldom,
     failures_in_a_row,
     growing_retry_time,
     pause_ends,
