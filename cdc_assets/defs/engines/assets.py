@@ -81,7 +81,7 @@ def snapshot_assets(catalog: ConnectorCatalog) -> dg.AssetsDefinition:
     def snapshot(context: dg.AssetExecutionContext, config: ReadConfig) -> Iterator[Any]:
         resource: ConnectorResource = getattr(context.resources, names.resource)
         with _reading(catalog, context, resource, float("inf")) as (report, topics, end):
-            signal = _request(catalog, context, config, resource) if _is_needed(resource) else None
+            signal = _request(catalog, context, config, resource)
             what = f"signal {signal.id}: {signal.data}" if signal else "the connector's own first snapshot"
             context.log.info(f"Reading by {what}")
             summary = resource.run(topics, report.add, signal=signal)
@@ -110,30 +110,23 @@ def _reading(
                 yield report, written.writers.topics, _log_end(context, resource)
 
 
-def _is_needed(resource: ConnectorResource) -> bool:
-    """Whether a signal is needed: the first run of a connector reads all tables by itself.
-
-    Raises:
-        ConfigurationError: its mode says otherwise, so there must be a run before.
-    """
-    if resource.overview().state.offsets:
-        return True
-    mode = resource.settings().properties.get("snapshot.mode", "initial")
-    if mode in _WITHOUT_ROWS:
-        raise ConfigurationError(
-            "snapshot.mode",
-            mode,
-            "a mode that reads rows in the connector's first run",
-            "materialize the changes first",
-        )
-    return False
-
-
 def _request(
     catalog: ConnectorCatalog, context: dg.AssetExecutionContext, config: ReadConfig, resource: ConnectorResource
-) -> Signal:
+) -> Signal | None:
+    """A signal that has the connector read the selected tables; None for its first run, which reads all tables by itself.
+
+    Raises:
+        ConfigurationError: by its mode the first run reads none; or an incremental snapshot could not be completed.
+    """
+    settings = resource.settings()
+    if not resource.overview().state.offsets:
+        mode = settings.properties.get("snapshot.mode", "initial")
+        if mode in _WITHOUT_ROWS:
+            expected = "a mode that reads rows in the connector's first run"
+            raise ConfigurationError("snapshot.mode", mode, expected, "materialize the changes first")
+        return None
     if config.type is SnapshotType.incremental:
-        require_incremental(with_file_channel(resource.settings(), Path()))
+        require_incremental(with_file_channel(settings, Path()))
     chosen = [table for key, table in catalog.keys("snapshot").items() if key in context.selected_asset_keys]
     names = [identifier(catalog.config, table).replace(".", "\\.") for table in chosen]  # regular expressions
     own_id = f"{context.run.run_id[:30]}-{context.retry_number}"
