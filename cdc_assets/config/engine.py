@@ -103,11 +103,16 @@ class EngineConfig:
         return int(text) / 1000 if text.isdecimal() else _POLL_S
 
     @property
+    def delimiter(self) -> str:
+        """What is between the parts of a topic's name."""
+        return self.properties.get("topic.delimiter") or "."
+
+    @property
     def heartbeat_topic(self) -> str:
         """Where the connector's heartbeats go."""
         given = self.properties
         parts = (given.get("topic.heartbeat.prefix") or "__debezium-heartbeat", self.topic_prefix)
-        return given.get("topic.heartbeat.name") or (given.get("topic.delimiter") or ".").join(parts)
+        return given.get("topic.heartbeat.name") or self.delimiter.join(parts)
 
 
 def is_engine_file(path: Path) -> bool:

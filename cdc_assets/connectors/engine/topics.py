@@ -25,7 +25,7 @@ def system_topics(config: EngineConfig) -> Mapping[str, str]:
         if given.get("include.schema.changes", "true").lower() != "false":
             found["schema_changes"] = prefix
     if given.get("provide.transaction.metadata", "false").lower() == "true":
-        found["transactions"] = f"{prefix}{_delimiter(config)}{given.get('topic.transaction') or 'transaction'}"
+        found["transactions"] = f"{prefix}{config.delimiter}{given.get('topic.transaction') or 'transaction'}"
     if int(given.get("heartbeat.interval.ms") or 0):
         found["heartbeat"] = config.heartbeat_topic
     if topic := notification_topic(config):
@@ -49,10 +49,6 @@ def _own_notifications(config: EngineConfig) -> str:
     return f"{config.topic_prefix}.notifications"
 
 
-def _delimiter(config: EngineConfig) -> str:
-    return config.properties.get("topic.delimiter") or "."
-
-
 def routes(config: EngineConfig) -> bool:
     """Whether the names of topics are not those that the connector gives by itself, so that tables cannot be derived from them."""
     given = config.properties
@@ -65,18 +61,18 @@ def routes(config: EngineConfig) -> bool:
 def topic_of(table: TableId, config: EngineConfig) -> str:
     """Topic of a table's events, unless a transform routes them elsewhere."""
     parts = (table.database, table.table) if config.kind in _WITHOUT_SCHEMAS else (table.schema, table.table)
-    settings = EventSettings(config.topic_prefix, _delimiter(config))
-    return sanitized(_delimiter(config).join([config.topic_prefix, *parts]), settings)
+    settings = EventSettings(config.topic_prefix, config.delimiter)
+    return sanitized(config.delimiter.join([config.topic_prefix, *parts]), settings)
 
 
 def topic_named(name: str, config: EngineConfig) -> str:
     """Topic of a table that the connector names with points between the parts."""
-    return f"{config.topic_prefix}{_delimiter(config)}{name.replace('.', _delimiter(config))}"
+    return f"{config.topic_prefix}{config.delimiter}{name.replace('.', config.delimiter)}"
 
 
 def table_of(topic: str, config: EngineConfig) -> TableId:
     """The table of a topic in the lake, as far as its name shows."""
-    delimiter = _delimiter(config)
+    delimiter = config.delimiter
     rest = topic.removeprefix(config.topic_prefix + delimiter)
     first, has_more, last = rest.partition(delimiter)
     if not has_more:
@@ -91,5 +87,5 @@ def topics_of_tables(directories: Iterable[str], config: EngineConfig) -> list[s
     """Topics of tables among directories that batches were committed to; generations of one topic count once."""
     topics = dict.fromkeys(directory.partition("@")[0] for directory in directories)
     others = {*system_topics(config).values(), history_directory(config.topic_prefix), config.heartbeat_topic}
-    others |= {config.topic_prefix, _own_notifications(config), f"{config.topic_prefix}{_delimiter(config)}transaction"}
+    others |= {config.topic_prefix, _own_notifications(config), f"{config.topic_prefix}{config.delimiter}transaction"}
     return sorted(topic for topic in topics if topic not in others)

@@ -19,13 +19,13 @@ def lake_of_connector(config_file: str, properties: Mapping[str, Any]) -> Captur
         ConfigurationError: it cannot be read, or is invalid.
     """
     config = engine_settings_of(config_file, properties)
-    prefix, delimiter = config.topic_prefix, config.properties.get("topic.delimiter") or "."
+    prefix = config.topic_prefix
 
     def named(key: dg.AssetKey) -> str:
         parts = list(table_and_role(key)[0])
         if len(parts) == 4 and parts[0] == prefix:  # prefix, database, schema, table: the topic has no database
             del parts[1]
-        return delimiter.join(parts)
+        return config.delimiter.join(parts)
 
     system, history = system_topics(config), history_directory(prefix)
     return CaptureLake(config.lake, prefix, system, history, named, has_lsns=False, history_columns=HISTORY)
