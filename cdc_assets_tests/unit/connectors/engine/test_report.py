@@ -270,10 +270,6 @@ def test_events_of_others_have_no_database_to_ask(look: Callable[..., CaptureRep
     assert "there is no database" in report.advice[0]
 
 
-def test_nobody_to_ask_is_not_healthy(look: Callable[..., CaptureReport]) -> None:
-    assert look(None).health == "not known"
-
-
 @pytest.mark.parametrize("since", [timedelta(hours=1), timedelta(minutes=-5)])
 def test_record_that_waits_is_not_read_now_because_its_producer_has_another_clock(
     look: Callable[..., CaptureReport], since: timedelta
