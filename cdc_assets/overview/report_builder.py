@@ -85,7 +85,7 @@ def report_of(
     jobs = {job.database: job for job in overview.capture_jobs()} if overview.asks else {}
     drifts = {drift.table: drift for drift in overview.drifts()} if overview.asks else {}
     if not overview.asks and not unknown:
-        unknown = [Trouble(NOT_ASKED, f"The server was not queried, so {_UNKNOWN}. Next: give its password")]
+        unknown = [Trouble(NOT_ASKED, f"{NOT_ASKED} was not queried, so {_UNKNOWN}. Next: give its password")]
     rates = rates_of(overview.rows(), at, PERIOD)
     reads = rates.by_operation.get("r", 0.0)
     published, mirrors = published_of(overview, at, marker), inspect_mirrors(overview, at)
