@@ -44,11 +44,13 @@ class Void:
         since: LSN from which on events show that a row exists.
         lsn: LSN of the reading, at which the others end.
         at: microseconds since 1970 at which it was read; None if unknown.
+        proof: LSN from which on rows of the mirror show it; empty for `since`.
     """
 
     since: str
     lsn: str
     at: int | None = None
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None
     keeps[places[known]] = False
     gone = shape.no_rows()
     if void is not None:
-        missed = keeps & mask_of(pc.less(in_form(rows[LSN], pa.string()), void.since))
+        missed = keeps & mask_of(pc.less(in_form(rows[LSN], pa.string()), void.proof or void.since))
         gone, keeps = rows.filter(pa.array(missed)), keeps & ~missed
     states = _States(shape, rows.take(pa.array(places[known])), events, np.concatenate([known, codes]))
     alive, owners, ended, same = states.resolve()

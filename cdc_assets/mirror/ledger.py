@@ -35,6 +35,7 @@ class PlannedStep:
         since: commit LSN at which the table's life began: rows that no event has told of since are gone. Empty for a
             table that has lost nothing.
         void: whether such rows are removed by this step.
+        proof: with `void`, LSN from which on rows of the mirror were there after `since`; empty for `since` itself.
         whole: whether the mirror is rebuilt, without what it holds.
         key: what the leaves depend on (`Shape.key_text`).
         absences: how many of the state's absences it knows.
@@ -51,6 +52,7 @@ class PlannedStep:
     window: int
     since: str = ""
     void: bool = False
+    proof: str = ""
     whole: bool = False
     key: str = ""
     absences: int = 0

@@ -49,6 +49,13 @@ def right_from(lsn: str, spans: Sequence[Span]) -> str | None:
     return lsn
 
 
+def proof_from(lsn: str, spans: Sequence[Span]) -> str:
+    """The least LSN of rows that were there after another LSN for sure: after the end of spans that began before it, since all
+    that happened in them is at their end."""
+    end = right_from(before(lsn), spans)
+    return lsn if end is None or end < lsn else str(Lsn.parse(end).next())
+
+
 def kept(spans: Sequence[Span]) -> tuple[Span, ...]:
     """Spans that have ended, to be kept for readers."""
     if len(spans) <= _KEEP:

@@ -37,7 +37,7 @@ from cdc_assets.lake.events import EventFile, EventRange
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.ledger import MirrorState, PlannedStep, is_keyless
-from cdc_assets.mirror.spans import Span, before, outside, right_from, span_of
+from cdc_assets.mirror.spans import Span, before, outside, proof_from, right_from, span_of
 
 STEP_ROWS = 2_000_000
 """Rows of topic files at which a step ends; but it ends between commits."""
@@ -160,7 +160,8 @@ def next_step(
     if found is None:
         return None
     begin = max(target.right_from or "", target.rows_from) if found.whole else ""
-    return replace(found, absences=len(known.absences), begin=begin, spans=_stepped_over(found, target))
+    proof = proof_from(found.since, known.spans) if found.void else ""
+    return replace(found, absences=len(known.absences), begin=begin, spans=_stepped_over(found, target), proof=proof)
 
 
 def _stepped_over(step: PlannedStep, target: Target) -> tuple[Span, ...]:

@@ -63,7 +63,9 @@ YIELD_IN_DEADLOCK = query("yield_in_deadlock", "SET DEADLOCK_PRIORITY LOW")
 
 
 LOCK_WAIT_MS = 30_000
-"""Longest wait for a lock of statements that read no captured table: one on a change table must not hold up the other tables."""
+"""Longest wait for a lock of statements that read no captured table: one on a change table must not hold up the other tables.
+
+https://learn.microsoft.com/en-us/sql/t-sql/statements/set-lock-timeout-transact-sql"""
 
 
 def lock_timeout(milliseconds: int) -> str:

@@ -346,6 +346,29 @@ def test_a_row_that_was_read_before_a_loss_and_went_in_it_is_gone(world: World) 
     assert {key for key, *_, end in law.versions_of(world.lake, TOPIC) if end == "~"} == {1, 3, 4, 5, 6}
 
 
+def test_a_row_that_went_in_a_loss_is_gone_though_the_mirror_has_it_from_a_span_that_ends_behind_it(
+    world: World,
+) -> None:
+    world.config = replace(world.config, streaming=replace(world.config.streaming, gap_policy="ignore"))
+    world.run(lambda capture: (capture.snapshot(), capture.stream()))
+    world.mirror()
+    world.server.commit((world.table, "insert", 50, "read"))
+    world.server.commit((world.table, "delete", 50, ""), (world.table, "delete", 2, ""))
+    world.run(lambda capture: capture.snapshot([world.table]), scans=False)
+    world.server.scan(DATABASE, 1)
+    world.run(scans=False)
+    world.server.scan_all()
+    world.server.clean_up(world.server.ends[DATABASE])
+    world.server.commit((world.table, "update", 3, "behind"))
+    world.run()
+    mirrors = CaptureMirrors(world.config, LocalRunner(1), SimulatedClock(world.server))
+    assert not mirrors.catch_up()
+    assert {key for key, *_, end in law.versions_of(world.lake, TOPIC) if end == "~"} >= {2, 50}
+    world.run(lambda capture: (capture.snapshot([world.table]), capture.stream()))
+    assert not mirrors.catch_up()
+    assert {key for key, *_, end in law.versions_of(world.lake, TOPIC) if end == "~"} == {1, 3, 4, 5, 6}
+
+
 @pytest.mark.parametrize("start", [50, 60], ids=["a new table", "lost changes"])
 def test_spans_before_a_loss_count_until_a_mirror_has_passed_it(start: int) -> None:
     """A mirror at 10; a snapshot read from 20 to 40; changes were lost, and the table was read again at 70."""

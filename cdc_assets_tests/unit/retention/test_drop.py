@@ -15,7 +15,7 @@ from cdc_assets.config.load import config_of
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import CdcError, ConfigurationError, EventsDroppedError, FencedError, LakeError
+from cdc_assets.errors import ConfigurationError, EventsDroppedError, FencedError, LakeError
 from cdc_assets.lake import audit
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.retained import Retained
@@ -24,8 +24,9 @@ from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.overview import CaptureOverview, without_server
+from cdc_assets.overview import CaptureOverview, report_of
 from cdc_assets.overview.checks.sqlserver import continuity_result
+from cdc_assets.overview.report import Trouble
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.offset import Published
 from cdc_assets.publish.recorded import RecordedOffset
@@ -325,15 +326,15 @@ def test_what_was_published_of_a_former_lake_is_not_published_of_this_one(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A reset of the whole capture leaves the record of its publisher; numbers of windows begin again. It is told, as it may last for ever."""
-    record = Feed(world.config, TopicTables.of(world.config)).recorded()
+    record, away = Feed(world.config, TopicTables.of(world.config)).recorded(), [Trouble("the server", "It is away.")]
     record.write(Published("former", 1000))
     world.stream()
     assert not any(dropped(world))
     assert [told for told in caplog.messages if "publish --forget" in told]
-    [told] = without_server(world.config, CdcError("It is away."), world.server.now).advice
+    [told] = report_of(CaptureOverview(world.config), world.server.now, away).advice
     assert told.startswith("Old events stay in the topics of the lake")
     record.forget()
-    assert not without_server(world.config, CdcError("It is away."), world.server.now).advice
+    assert not report_of(CaptureOverview(world.config), world.server.now, away).advice
     world.later(HOURS)
     world.stream()
     assert all(dropped(world))
