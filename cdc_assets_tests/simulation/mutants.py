@@ -1,8 +1,9 @@
 """Whether the world can fail: `python -m cdc_assets_tests.simulation.mutants [--seeds N] [--only TEXT]`.
 
 Each mutant is the product with one thought left out: a fence that is not asked, a number that is not burnt, two commits in another
-order. It is copied elsewhere, changed there, and histories are played until one fails. A mutant that no history finds says that the
-world cannot express what the thought is for, or that nobody needs it.
+order (`safeguards`); or it has a severe fault of an earlier state again (`former_faults`). It is copied elsewhere, changed there, and
+histories are played until one fails. A mutant that no history finds says that the world cannot express what the thought is for, or
+that nobody needs it.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 import cdc_assets
+from cdc_assets_tests.simulation.former_faults import FORMER_FAULTS
 from cdc_assets_tests.simulation.safeguards import MUTANTS
 
 FIRST = 2
@@ -55,7 +57,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="those whose description holds this text")
     options = parser.parse_args()
     root = Path(cdc_assets.__file__).parent.parent
-    for mutant in MUTANTS:
+    for mutant in (*MUTANTS, *FORMER_FAULTS):
         if options.only not in mutant.what:
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,7 @@ import pytest
 
 import cdc_assets
 from cdc_assets_tests.simulation import shrink
+from cdc_assets_tests.simulation.former_faults import FORMER_FAULTS
 from cdc_assets_tests.simulation.playing import alone, play
 from cdc_assets_tests.simulation.safeguards import MUTANTS, Mutant
 from cdc_assets_tests.simulation.world import World
@@ -88,7 +89,7 @@ def test_law_holds_for_minutes(worker: int) -> None:
     print(f"{played} histories hold, the last one of seed {seed - WORKERS}")  # noqa: T201
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *FORMER_FAULTS], ids=lambda mutant: mutant.what)
 def test_each_mutant_is_of_the_product_as_it_is(mutant: Mutant) -> None:
     # one that is found by a name that is not there proves nothing
     names = [sys.executable, "-m", "ruff", "check", "--isolated", "--quiet", "--select", "F821", "-"]
