@@ -76,6 +76,8 @@ class Shared:
         """LSNs at which the mirror of a topic has ever said that it is right."""
         self.reads: dict[TableId, set[tuple[Lsn, tuple[int, object]]]] = {}
         """LSN and row of each READ of an incremental snapshot that was ever in a topic."""
+        self.read_from: dict[TableId, Lsn] = {}
+        """The least LSN of READs of a snapshot: from there on each change is there, or told to be missing."""
         self.asked: dict[str, Request] = {}
         """Signals that ask for incremental snapshots."""
         self.wanted_last: list[TableId] = self.tables[:1]
