@@ -60,6 +60,8 @@ class LogFeed:
 
     def __init__(self, log: SourceLog, rng: Random, pause: Callable[[str], None], told: Callable[[int], None]) -> None:
         self._log, self._rng, self._pause, self._told = log, rng, pause, told
+        self.hesitates = False
+        """Whether it may say nothing for so long that it seems to be at the end of the log."""
         self._place = 0
         self._ends: list[int] = []
 
@@ -78,7 +80,9 @@ class LogFeed:
         """Some events; at the end of the log none, after a time that counts as quiet."""
         self._pause("connector.next")
         begin = self._place
-        end = min(len(self._log.events), begin + self._rng.randrange(1, 6))
+        if self.hesitates and begin >= self._log.snapshot and self._rng.random() < 0.3:
+            return None
+        end = min(len(self._log.events), begin + self._rng.choice([1, 1, 2, 3, 5]))
         if begin < self._log.snapshot:
             end = min(end, self._log.snapshot)
         if begin >= end:
@@ -142,6 +146,7 @@ class Connectors(Comparing):
     def engine(self) -> None:
         """A connector runs until it has sent all."""
         feed = LogFeed(self.log, self.rng, self.scheduler.pause, self._check_told)
+        feed.hesitates = not self.server.is_prompt
         EngineRun(self.engine_config, self._engine_tables(), feed, habits=READY).run()
 
     def reader(self) -> None:
