@@ -199,6 +199,12 @@ class LaggingServer(SimulatedServer):
         self.made.append(made)
         return made
 
+    def free_name(self, table: TableId) -> str:
+        """The first name of a capture instance that none has now; one that is gone may have had it."""
+        taken = {instance.name for instance in self.instances}
+        names = [f"{table.schema}_{table.table}", *(f"{table.schema}_{table.table}_v{n}" for n in (2, 3))]
+        return next(name for name in names if name not in taken)
+
     def add_column(self, table: TableId, column: str) -> None:
         super().add_column(table, column)
         schema = self.schemas[table]

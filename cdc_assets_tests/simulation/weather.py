@@ -45,7 +45,7 @@ EVENTS: Final = {
     "accept_reads": 3,
     "leave_database": 1,
     "return_database": 3,
-    "new_table": 1,
+    "new_table": 2,
     "ask_for_rows": 8,
     "signal": 2,
     "behind_the_log": 1,
@@ -155,7 +155,8 @@ class Weather(Connectors):
         table = self.rng.choice(self.tables)
         if self.server.locked[table]:
             return
-        self._alter(table)
+        if self.rng.random() < 0.8:  # else another role or file group is wanted
+            self._alter(table)
         self._renew(table)
 
     def _renew(self, table: TableId) -> None:
@@ -163,8 +164,7 @@ class Weather(Connectors):
         own = [instance for instance in self.server.instances if instance.table == table]
         if len(own) == 2:
             self._drop(own[0])
-        self._altered += 1
-        made = self.server.enable(table, f"dbo_{table.table}_{self._altered}")
+        made = self.server.enable(table, self.server.free_name(table))
         self.say(f"{made.name} is made with {', '.join(made.columns)}")
 
     def drop_instance(self) -> None:
@@ -346,7 +346,29 @@ class Weather(Connectors):
 
     def new_table(self) -> None:
         """A table is enabled while all run."""
-        if len(self.tables) < 4:
+        if len(self.tables) < 5:
             name = f"new_{len(self.tables)}"
             self.tables.append(self.server.create(name, rows=self.rng.randrange(5), keyless=self.rng.random() < 0.3))
             self.say(f"{name} is captured, too")
+            if self.rng.random() < 0.7:
+                self._read_at_once(self.tables[-1])
+
+    def _read_at_once(self, table: TableId) -> None:
+        """A new table is read beside another one, while a publisher follows; its database may go away in the middle."""
+        tables, leaves = [table, self.rng.choice(self.tables[:-1])], self.rng.random() < 0.5
+        self.say(f"reads {tables[0]} and {tables[1]}")
+        actor = self.scheduler.start("snapshot", lambda: self.open_capture().snapshot(tables))
+        for _ in range(500):
+            self.go_alone(actor, 1)
+            if actor.has_ended or actor.asleep_until > self.scheduler.turn:
+                return
+            if leaves and actor.at.startswith("behind a commit of round in"):
+                self.scheduler.crash(actor)
+                self.leave_database_of(table)
+                for _ in range(3):
+                    self.work_on([table])
+                self.run_alone("capture")
+                self.return_database()
+                return
+            if actor.at.startswith("behind a commit of shop.__windows"):
+                self.go_alone(self.begin("publisher"), 200)
