@@ -34,8 +34,8 @@ class Checks(Shared):
                 law.check_reads(self.server, table, reads)
             incremental = {(lsn, row) for (lsn, _, is_so), rows in reads.items() if is_so for row in rows}
             self.reads.setdefault(table, set()).update(incremental)
-            for lsn in (lsn for lsn, _, is_so in reads if not is_so):
-                self.read_from[table] = min(lsn, self.read_from.get(table, lsn))
+            if read := [at for at, _, is_so in reads if not is_so]:
+                self.read_from[table] = min([*read, self.read_from.get(table, read[0])])
         for name, lsn, begin in law.published_of(self.lake, self.files):
             self.published.setdefault(name, set()).add((lsn, begin))
 
