@@ -336,6 +336,7 @@ class Weather(Connectors):
         self.server.is_prompt = True
         self.go_alone(actor, 2000)
         self.server.is_prompt = False
+        self.remember()  # what it has written may be dropped by the next one
 
     def go_alone(self, actor: Actor, turns: int) -> None:
         """One goes on for so many turns, or to its end, unless it falls asleep."""
