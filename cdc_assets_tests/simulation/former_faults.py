@@ -86,11 +86,14 @@ FORMER_FAULTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "M1: a mirror that cannot follow is told to be as far as its topic",
         "mirror/apply.py",
-        "        return attempted(table.topic, troubles, lambda: self._planned(table, rebuilt))\n",
-        "        found, state = attempted(table.topic, troubles, lambda: self._planned(table, rebuilt)), self._state(table.topic)\n"
-        "        if table.topic in troubles and found is None and state.step and state.pending is None:\n"
-        "            return table.topic, self._moved(table, max(state.lsn, table.target.position), table.target.window)\n"
-        "        return found\n",
+        "            works = [work for work in found if isinstance(work, Work)]\n            idle = dict(",
+        "            stays = [\n"
+        "                (one.topic, self._moved(one, max(self._state(one.topic).lsn, one.target.position), one.target.window))\n"
+        "                for one in left\n"
+        "                if one.topic in troubles and self._state(one.topic).step and self._state(one.topic).pending is None\n"
+        "            ]\n"
+        "            found += stays\n"
+        "            works = [work for work in found if isinstance(work, Work)]\n            idle = dict(",
     ),
     Mutant(
         "P1: READs of a new table are not published, since the publisher learns of it when its number has passed",
