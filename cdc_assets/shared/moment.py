@@ -6,7 +6,7 @@ two of its scans since then were empty, because the second one began after the m
 (`sys.dm_cdc_log_scan_sessions`) waits `settle_s` and relies on a healthy job.
 
 From then on the newest captured transaction includes or follows everything that was committed before the moment, so a reader that has
-reached it has read all of that.
+reached it has read all of that. If the clean-up has removed all transactions, they lie before each low-water mark.
 """
 
 from datetime import datetime, timedelta
@@ -52,7 +52,8 @@ class Moment:
             CdcError: the server cannot be queried.
         """
         if self.target is None and self.is_behind():
-            self.target = self._source.max_transaction_lsn(self._database, None, 0, self._seen) or ZERO_LSN
+            newest = self._source.max_transaction_lsn(self._database, None, 0, self._seen)
+            self.target = newest or min(self._source.low_water_marks(self._database).values(), default=ZERO_LSN)
         return self.target is not None and reached >= self.target
 
     def is_behind(self) -> bool:

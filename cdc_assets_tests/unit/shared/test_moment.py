@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from cdc_assets.core.capture_job import CaptureJob
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.shared.moment import Moment
 from cdc_assets_tests.unit.streaming.simulation import START, SimulatedClock, SimulatedServer
 
@@ -22,6 +22,7 @@ class Source:
     scans: tuple[int, int] | None = (7, 3)
     captured: dict[Lsn, datetime] = field(default_factory=lambda: {EARLIER: START - timedelta(minutes=1)})
     trouble: str = ""
+    cleaned: Lsn = ZERO_LSN
     asked: list[Lsn] = field(default_factory=list)
     """How far a server had to be to be asked."""
 
@@ -34,9 +35,12 @@ class Source:
     def max_captured_lsn(self, database: str) -> Lsn:
         return max(self.captured)
 
-    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn) -> Lsn:
+    def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn) -> Lsn | None:
         self.asked.append(known)
-        return max(self.captured)
+        return max((lsn for lsn in self.captured if lsn >= self.cleaned), default=None)
+
+    def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
+        return {"dbo_orders": max(self.cleaned, EARLIER), "dbo_lines": LATER.next()}
 
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         return {lsn: self.captured[lsn] for lsn in lsns}
@@ -68,6 +72,14 @@ def test_a_commit_that_was_captured_and_is_later_ends_it() -> None:
     source.captured[Lsn.from_int(99)] = START + timedelta(seconds=4)
     assert moment.is_passed(LATER), "what is captured after that does not matter"
     assert source.asked == [LATER], "a replica that has not got it would know an earlier end"
+
+
+def test_what_was_cleaned_up_before_anybody_has_read_it_is_not_read() -> None:
+    source = Source()
+    moment, _ = begun(source)
+    source.captured[LATER], source.scans, source.cleaned = START, (7, 5), LATER.next()
+    assert not moment.is_passed(EARLIER)
+    assert moment.is_passed(source.cleaned)
 
 
 def test_a_commit_of_the_future_was_made_before_the_clock_was_set_back() -> None:
