@@ -67,7 +67,6 @@ class EngineProcess:
         while not self._done.wait(_POLL_S) and not self._stop.is_set():
             self._flush_held()
             polls += 1
-            self._note_begin()
             if polls % _ALIVE_POLLS == 0:
                 self.send_frame({"kind": "alive", **progress(polling=self._polling)})
         if not self._done.is_set():
@@ -143,6 +142,7 @@ class EngineProcess:
         if not self._lock.acquire(timeout=_POLL_S):
             return
         try:
+            self._note_begin()
             held = self._encoder.held()
             self._quiet_polls += 1
             if self._quiet_polls < _QUIET_POLLS:
@@ -177,7 +177,10 @@ class EngineProcess:
                 break
 
     def _note_begin(self) -> None:
-        """Note whether the connector has begun with a snapshot, as soon as it reads the log: if all tables are empty, no record says so."""
+        """Note whether the connector has begun with a snapshot, as soon as it reads the log: if all tables are empty, no record says so.
+
+        Only the thread that holds the lock does: another one could note it anew when a chunk has told it, and the next one would say so, too.
+        """
         if self._is_after_snapshot is None and (found := progress(polling=self._polling))["started"]:
             self._is_after_snapshot = found["snapshotted"] and _may_start_over(self._start["properties"])
 

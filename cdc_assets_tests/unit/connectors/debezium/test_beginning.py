@@ -4,6 +4,7 @@ import json
 import socket
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -16,6 +17,9 @@ READS = {"started": True, "snapshot": False}
 
 class Encoder:
     """Records of the log."""
+
+    def held(self) -> int:
+        return 0
 
     def encode(self, records: Any, everything: bool) -> bytes:
         return json.dumps({"anew": False, "unfinished": False, "rows": 1}).encode()
@@ -86,3 +90,27 @@ def test_a_snapshot_of_structures_is_none_of_rows(
     """The connector reads the structures again, and goes on where it was."""
     reports(monkeypatch, READS | {"snapshotted": True})
     assert told(tmp_path, 1, **properties) == [expected]
+
+
+def test_only_who_holds_the_lock_notes_how_the_connector_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the loop could note it anew when a chunk has just told it, and the next one would record a loss that there was none of."""
+    ours, other = socket.socketpair()
+    with ours, other:
+        process = EngineProcess(other, tmp_path, {"properties": {"snapshot.mode": "when_needed"}})
+        process._encoder, waits, locked = Encoder(), iter((False, False, True)), list[bool]()
+
+        def progress(**_: bool) -> dict[str, bool]:
+            locked.append(process._lock.locked())
+            return READS | {"snapshotted": True}
+
+        monkeypatch.setattr(child, "progress", progress)
+        monkeypatch.setattr(child, "_java", lambda _: MagicMock())
+        monkeypatch.setattr(process, "_build", MagicMock())
+        monkeypatch.setattr(process, "_listen", lambda: None)
+        monkeypatch.setattr(process._done, "wait", lambda _: next(waits))
+        monkeypatch.setattr(process._done, "is_set", lambda: True)
+        process.run()
+    assert locked == [True]
+    assert process._is_after_snapshot
