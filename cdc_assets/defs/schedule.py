@@ -5,7 +5,7 @@ repeated tick requests the same key and so starts nothing; a run that died
 or stopped for another one changes the epoch, so the same LSN can be requested again.
 
 *After a failure.* A run whose process was killed is restarted at once, unless that was the third in a row that ended so, whatever
-keeps killing them. A run that failed for another reason would fail again: the pause doubles with each
+keeps killing them: then a pause counts from its start, so one that has worked for long is still restarted at once. A run that failed for another reason would fail again: the pause doubles with each
 failure in a row, up to `LONGEST_PAUSE`. One that had committed windows before it failed begins a new row: a stream that works for
 hours between two outages would else wait for minutes after each. A run that
 committed everything but failed one table's check, or could not read one table,
@@ -108,9 +108,16 @@ def pause_ends(records: Records, *, of_any_kind: bool = False) -> datetime | Non
         of_any_kind: whether to count runs too that failed only for some of their tables, or that could read none.
     """
     failures = failures_in_a_row(records, of_any_kind=of_any_kind)
+    pause = _doubled(failures - 1) if failures else timedelta()
     if ended := ended_in_a_row(records):
-        failures = max(failures, len(ended) - _MANY + 1)
-    return waits_until(records, _doubled(failures - 1)) if failures else None
+        pause = max(pause, _doubled(len(ended) - _MANY) - _lasted(ended[0]))
+    return waits_until(records, pause) if pause > timedelta() else None
+
+
+def _lasted(record: dg.RunRecord) -> timedelta:
+    """How long a run has worked, as far as that is recorded."""
+    start, end = record.start_time, record.end_time
+    return timedelta(seconds=max(0.0, end - start)) if start is not None and end is not None else timedelta()
 
 
 def _doubled(times: int) -> timedelta:

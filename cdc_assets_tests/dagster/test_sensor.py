@@ -336,10 +336,12 @@ def test_server_away_is_a_reason_not_a_failure(shop: Shop, instance: dg.DagsterI
 # ---- after failures --------------------------------------------------------------------------------------------
 
 
-def record(status: DagsterRunStatus, reason: str | None = None, ended: float | None = None) -> Any:
+def record(
+    status: DagsterRunStatus, reason: str | None = None, ended: float | None = None, started: float | None = None
+) -> Any:
     """As much of a run record as the rules read."""
-    tags = {"dagster/failure_reason": reason} if reason else {}
-    return SimpleNamespace(dagster_run=SimpleNamespace(status=status, tags=tags, run_id="0" * 36), end_time=ended)
+    run = SimpleNamespace(status=status, tags={"dagster/failure_reason": reason} if reason else {}, run_id="0" * 36)
+    return SimpleNamespace(dagster_run=run, start_time=started, end_time=ended)
 
 
 FAILED = record(DagsterRunStatus.FAILURE, "STEP_FAILURE", 1000.0)
@@ -395,6 +397,18 @@ def test_pause_doubles_up_to_its_limit_and_a_killed_run_needs_none() -> None:
     assert pause_ends([FAILED]) is None, "it is over"
     assert pause_ends([record(DagsterRunStatus.FAILURE, None, ended.timestamp())]) is None
     assert timedelta(seconds=1) < FIRST_PAUSE < LONGEST_PAUSE
+
+
+def test_runs_that_are_killed_again_and_again_after_long_work_need_no_pause() -> None:
+    """Such as by each deployment; the changes of the meantime would wait for up to a quarter of an hour."""
+    ended = datetime.fromtimestamp(datetime.now(UTC).timestamp(), UTC)
+    killed = {
+        lasted: record(DagsterRunStatus.FAILURE, None, ended.timestamp(), ended.timestamp() - lasted)
+        for lasted in (0, 20, 7200)
+    }
+    assert pause_ends([killed[0]] * 4) == ended + 2 * FIRST_PAUSE
+    assert pause_ends([killed[20]] + [killed[0]] * 3) == ended + 2 * FIRST_PAUSE - timedelta(seconds=20)
+    assert pause_ends([killed[7200]] * 10) is None
 
 
 def test_nothing_is_paused_for_a_day_if_the_clock_is_set_back_by_one() -> None:
