@@ -96,3 +96,19 @@ def test_a_table_that_is_not_in_the_publication_is_named(tmp_path: Path) -> None
         assert not wrong(tmp_path, own | {"publication.autocreate.mode": "filtered"})
         server.execute("alter publication pub0 add table lines")
         assert not wrong(tmp_path, own)
+
+
+def test_a_publication_that_leaves_out_operations_is_named(tmp_path: Path) -> None:
+    """Their changes would never come, and the slot shows none of them as unread; unless the connector is not to have them either."""
+    with Postgres(tmp_path / "server.log") as server:
+        server.execute("create table items (id int primary key)")
+        server.execute("create publication pub0 for table items with (publish = 'insert, update')")
+        own = properties_of(server, 0, publication__autocreate__mode="filtered")
+        found = wrong(tmp_path, own)
+        assert found.keys() == {("publication", "postgres.public.items")}
+        assert "pub0 leaves out delete, truncate, so" in found["publication", "postgres.public.items"]["actual"]
+        assert not wrong(tmp_path, own | {"skipped.operations": "d, t"})
+        assert not wrong(tmp_path, own | {"snapshot.mode": "initial_only"})
+        assert "leaves out delete, so" in str(wrong(tmp_path, own | {"skipped.operations": "t"}))
+        server.execute("alter publication pub0 set (publish = 'insert, update, delete, truncate')")
+        assert not wrong(tmp_path, own)
