@@ -34,6 +34,7 @@ from cdc_assets.connectors.engine.topics import routes
 from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.ran_on import count_of
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.idle import STUCK_S, left_unread
@@ -180,15 +181,15 @@ def _left_waiting(
     overview: EngineOverview, databases: Sequence[DatabaseReport], tables: Sequence[TableReport], at: datetime
 ) -> Iterator[Trouble]:
     """That tables or changes are to be read, and nothing comes: whether a run works is not known here."""
-    if not overview.rows:
-        return
+    heard = overview.state.unheard_since or (overview.rows[-1]["at"] if overview.rows else None)
     waiting = [str(table.table) for table in tables if table.condition == "waiting"]
-    idle_s = seconds_behind(at, overview.state.unheard_since or overview.rows[-1]["at"])
+    idle_s = seconds_behind(at, heard)
     if waiting and (idle_s is None or idle_s > STUCK_S):
         yield Trouble(
             waiting[0],
-            f"{len(waiting):,} tables are to be read, and no event has come for {duration(idle_s)}, so it is not known whether a run reads. "
-            "Next: see whether a run works, and its log; else start one",
+            f"of {count_of(len(waiting), 'table')} all rows are to be read, and no event has come "
+            f"{'yet' if heard is None else f'for {duration(idle_s)}'}, so it is not known whether a run reads. Next: see whether a run works, "
+            "and its log; else start one",
         )
     for database in databases:
         yield from left_unread(database, idle_s or 0.0)
