@@ -93,7 +93,7 @@ class KafkaBroker:
         self._counts: dict[str, int] = {}
         """Partitions of topics, as of this transaction."""
         self._sent: set[str] = set()
-        """Topics of this transaction."""
+        """Topics of this transaction, of which the client was given records."""
         self._offline, self._offline_at = dict[str, str](), 0.0
         """Topics that take no records, with the reason, and when that was asked last."""
 
@@ -137,13 +137,13 @@ class KafkaBroker:
             return len(records), ""
         if reason := self._offline.get(topic):
             return 0, reason
-        self._sent.add(topic)
         sizes = record_sizes(records)
         taken, why = min(
             self._limits.too_large(topic, sizes), self._invalid_partition(topic, records), _invalid_timestamp(records)
         )
         if not taken:
             return taken, why
+        self._sent.add(topic)
         with self._translated():
             sent, refused = self._hand_over(topic, records.slice(0, taken), sizes[:taken])
         return (sent, refused) if refused else (taken, why)

@@ -100,6 +100,16 @@ def test_a_topic_whose_records_are_not_taken_in_time_is_the_reason_if_those_of_o
         assert own.commit("marker").keys() == stopped
 
 
+def test_a_topic_whose_first_record_is_refused_does_not_show_that_the_brokers_are_there() -> None:
+    own = broker_of(Client(("b",)))
+    own._topics.limits["a"] = 1
+    own.begin()
+    assert own.send("a", RECORD)[0] == 0
+    assert own.send("b", RECORD) == (1, "")
+    with pytest.raises(ConnectionLostError):
+        own.commit("marker")
+
+
 def test_nothing_is_sent_to_a_topic_that_takes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "_ELECTION_S", 0.0)
     monkeypatch.setattr(producer, "_OFFLINE_S", 0.0)
