@@ -50,6 +50,22 @@ def test_what_mysql_lacks(tmp_path: Path) -> None:
         assert wrong(tmp_path, own | {"database.password": "other"}).keys() == {("connection", "127.0.0.1")}
 
 
+class FilteredMariaDb(MariaDb):
+    """It leaves the changes of one database out of its binlog."""
+
+    def prepare(self) -> list[str]:
+        return [*super().prepare(), "--binlog-ignore-db=shop,other"]
+
+
+def test_a_database_that_is_left_out_of_the_binlog_is_named(tmp_path: Path) -> None:
+    """Its changes would never come, and the binlog ends where it was read to."""
+    with FilteredMariaDb(tmp_path / "server.log") as server:
+        server.execute("create table items (id int primary key)")
+        found = wrong(tmp_path, properties_of(server, 0))
+        assert found.keys() == {("binlog", "shop.items")}
+        assert "leaves shop out of its binlog" in found["binlog", "shop.items"]["actual"]
+
+
 def test_what_postgresql_lacks(tmp_path: Path) -> None:
     with Postgres(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key)")

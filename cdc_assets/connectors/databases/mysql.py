@@ -3,6 +3,7 @@
 import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from cdc_assets.connectors.engine.source import LogPoint, Retention, binlog_poin
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.errors import PreflightError, QueryError
+from cdc_assets.errors import CdcError, PreflightError, QueryError
 
 _REFUSED = (1044, 1045, 1698, 2061)
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
@@ -61,6 +62,11 @@ def read_tables(config: EngineConfig) -> Callable[..., bool]:
         return table[0].lower() == signals or accepts(database=database, table=table)
 
     return reads
+
+
+def _names(found: object) -> frozenset[str]:
+    """Names in a list of the server's."""
+    return frozenset(name.strip() for name in str(found or "").split(",") if name.strip())
 
 
 class MySqlProbe:
@@ -117,10 +123,14 @@ class MySqlProbe:
         Raises:
             CdcError: the server cannot be queried, or writes no binlog.
         """
+        found = self._status()
+        return binlog_point(found["file"], int(found["position"]))
+
+    def _status(self) -> Mapping[str, Any]:
         found = self._session.one("SHOW BINARY LOG STATUS" if self._renamed() else "SHOW MASTER STATUS")
         if not found:
             raise PreflightError("The server writes no binlog (log_bin is OFF). Next: start it with log-bin=bin.")
-        return binlog_point(found["file"], int(found["position"]))
+        return found
 
     def check_replication(self) -> None:
         """Not known: MySQL has no replication slots. The connector's client notices a lost connection by missing heartbeats."""
@@ -250,14 +260,29 @@ class MySqlProbe:
         return [schema for schema in found if accepts(database=(schema.table.database,), table=(str(schema.table),))]
 
     def unsent(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
-        """None: the binlog has the changes of all tables."""
-        del tables
-        return {}
+        """Those whose database the server leaves out of its binlog."""
+        if not tables or self._config.properties.get("snapshot.mode") == "initial_only":
+            return {}
+        status = self._status()
+        written, ignored = (_names(status.get(f"binlog_{what}_db")) for what in ("do", "ignore"))
+        return {
+            table: f"the server leaves {table.database} out of its binlog, so none of its changes comes. Next: start the server without "
+            "binlog-do-db and binlog-ignore-db for it, and then request an incremental snapshot of the table, because changes of before are "
+            "not in the binlog; or leave it out (table.exclude.list)"
+            for table in tables
+            if (written and table.database not in written) or table.database in ignored
+        }
 
     def inspect(self) -> Sequence[CheckResult]:
         """Binlog, rights, captured tables, signal table."""
-        captured = captured_check("server", self.tables(), "database.include.list and table.include.list (db.table)")
-        return [*self._settings(), *self._rights(), captured, *self._signal_table.checks()]
+        tables, expected = self.tables(), "database.include.list and table.include.list (db.table)"
+        results = [*self._settings(), *self._rights(), captured_check("server", tables, expected)]
+        with suppress(CdcError):  # without a binlog, or the right to see its state, which the checks before say
+            results += [
+                CheckResult.failed("binlog", str(table), why, "changes of its database in it")
+                for table, why in self.unsent([schema.table for schema in tables]).items()
+            ]
+        return [*results, *self._signal_table.checks()]
 
     def _settings(self) -> Iterator[CheckResult]:
         wanted = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
