@@ -2,9 +2,10 @@
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -147,6 +148,28 @@ def test_a_window_of_which_rows_are_lacking_is_read_again(
     assert not short
     assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11, 12]
     assert [event.key for event in events_of(config, lines)] == [1, 2, 3, 10, 11]
+
+
+def test_so_is_one_whose_rows_could_not_be_counted_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody locks the change table while the window is planned, and no longer when it is read."""
+    server, config, _lines, orders = started(tmp_path)
+    server.commit((orders, "insert", 11, "b"), (orders, "insert", 12, "b"))
+    count, locked = server.rows_per_commit, [True]
+    whole, short = SimulatedBulk._changes, [1]
+
+    def counts(*asked: Any) -> Mapping[str, Sequence[tuple[Lsn, int]]]:
+        return {} if locked and locked.pop() else count(*asked)
+
+    def truncated(self: SimulatedBulk, statement: str, parameters: Sequence[object]) -> pa.Table:
+        rows = whole(self, statement, parameters)
+        return rows.slice(0, rows.num_rows - short.pop()) if rows.num_rows > 1 and short else rows
+
+    monkeypatch.setattr(server, "rows_per_commit", counts)
+    monkeypatch.setattr(simulation.SimulatedBulk, "_changes", truncated)
+    make_capture(server, config).stream()
+    assert not locked
+    assert not short
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11, 12]
 
 
 @pytest.mark.parametrize("skipped", [frozenset({"t"}), frozenset({"t", "d"})])
