@@ -16,7 +16,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.changes import unequal
 from cdc_assets.envelope.layout import AFTER, BEFORE
 from cdc_assets.envelope.rows import event_values, images
-from cdc_assets.errors import QueryError
+from cdc_assets.errors import IncompleteReadError, QueryError
 from cdc_assets.incremental.chunked_table import ChunkedTable
 from cdc_assets.incremental.chunks import changed_query
 from cdc_assets.incremental.staging import Staged, Staging
@@ -33,7 +33,7 @@ def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after:
 
     Raises:
         StaleError: the change table is gone, rows of it were removed, or not all of them have arrived.
-        CdcError: the server or the lake failed.
+        CdcError: the server or the lake failed; IncompleteReadError if it is not known how many there are.
     """
     database, name = chunked.plan.table.database, chunked.instance.name
     skipped = skipped_numbers(chunked.plan.settings.skipped_operations)
@@ -52,7 +52,11 @@ def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after:
     mark = server.source.low_water_marks(database).get(name)
     if mark is None or mark > after.next():
         raise StaleError(f"the clean-up job has removed changes after {after}")
-    if arrived.rows != (wanted := sum(rows for _, rows in counts.get(name, ()))):
+    if name not in counts:
+        raise IncompleteReadError(
+            f"The change rows of {name} cannot be counted, since somebody locks its change table or has dropped it. They are read again"
+        )
+    if arrived.rows != (wanted := sum(rows for _, rows in counts[name])):
         raise StaleError(f"{arrived.rows} of {wanted} change rows arrived: a replica differs from another one")
     return staged
 
