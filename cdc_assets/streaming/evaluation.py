@@ -17,6 +17,7 @@ from operator import attrgetter
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
+from cdc_assets.core.signal import signal_table
 from cdc_assets.ledger.state import TableState, Window
 from cdc_assets.shared.endings import is_split, split_commit_reason
 from cdc_assets.shared.forks import check_recovery_fork
@@ -43,6 +44,7 @@ class Evaluation:
     def __init__(self, parts: CaptureParts, destinations: Destinations) -> None:
         self._server, self._lake, self._ledger = parts.server, parts.lake, parts.ledger
         self._settings, self._destinations = parts.config.streaming, destinations
+        self._signals = parts.config.signals.collections
 
     def evaluate(self, part: Part, *, repeated: bool) -> Part:
         """The part with the files to commit and the changed states of tables.
@@ -58,7 +60,7 @@ class Evaluation:
         moved = part.moved() - whole | structures.moved
         failed, committed, torn = dict(structures.failed), set[TableId](), set[TableId]()
         locked = {table: error for result in results for table, error in result.locked.items()}
-        if locked and self._must_wait(window.database, locked.keys() & whole, repeated=repeated):
+        if locked and self._must_wait(window.database, locked.keys(), whole, repeated=repeated):
             raise next(iter(locked.values()))
         if repeated:
             behind = moved.union(failed, part.unread()) - whole
@@ -82,15 +84,17 @@ class Evaluation:
         part.notifications = list(self._removable(window, part.changed, part.behind))
         return part
 
-    def _must_wait(self, database: str, whole: Set[TableId], *, repeated: bool) -> bool:
+    def _must_wait(self, database: str, locked: Set[TableId], whole: Set[TableId], *, repeated: bool) -> bool:
         """Whether a locked table may not fail alone, so that its database waits.
 
         What is committed as a whole (`whole`) could not be counted any more, what is committed in part not be tried again, and an
         incremental snapshot would skip a table, or all if that of the signals, that is not streamed for a while.
         """
         signals = self._ledger.state.signals.get(database)
-        is_queued = signals is not None and bool(signals.queue)
-        return bool(whole) or is_queued or (repeated and is_split(self._ledger, self._lake, database))
+        queued = {entry.table for entry in signals.queue} if signals is not None else set[TableId]()
+        markers = signal_table(self._signals, database, self._ledger.state.tables) if queued else None
+        is_needed = not locked.isdisjoint(whole | queued | ({markers} if markers else set()))
+        return is_needed or (repeated and is_split(self._ledger, self._lake, database))
 
     def _troubled(
         self,

@@ -104,6 +104,33 @@ def test_a_change_table_that_somebody_locks_ends_no_snapshot(
     assert world.state().tables[table].status == "healthy"
 
 
+def test_a_change_table_that_stays_locked_holds_up_no_snapshot_of_others(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_assets.adapters.sqlserver.table_queries.LOCK_WAIT_MS", 50)
+    world = World(server, str(tmp_path))
+    world.config = replace(
+        world.config, streaming=replace(world.config.streaming, retry_wait_s=0.0, max_duration_s=10.0)
+    )
+    table, other = orders(world), world.make("other", "id int PRIMARY KEY")
+    world.run("snapshot")
+    with server.connect(DATABASE) as blocker:
+
+        def lock() -> None:
+            world.sql("INSERT INTO dbo.other VALUES (1)")
+            server.agent.drain()
+            blocker.execute("BEGIN TRANSACTION; SELECT COUNT(*) FROM cdc.dbo_other_CT WITH (TABLOCKX, HOLDLOCK)")
+
+        ask(world, table)
+        with listening(Once("chunk-read", lock)):
+            world.run()
+        assert (ids(world, table), scans(world)) == (list(range(1, 101)), ["SUCCEEDED"])
+        assert world.state().tables[other].resumes
+        blocker.execute("ROLLBACK")
+    world.run()
+    assert [event["value"]["op"] for event in world.events(other)] == ["c"]
+
+
 def test_a_quiet_table_is_read_with_the_columns_of_its_second_instance(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = orders(world)
