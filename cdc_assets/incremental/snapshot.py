@@ -107,8 +107,8 @@ class IncrementalSnapshot:
         self._rounds: dict[str, list[Round]] = {}
         self._chunked: dict[str, ChunkedTable] = {}
         """The first queued table at the last round, by database."""
-        self._repeats = Counter[str]()
-        """How often the first queued table's newest round was read again (`_repeat`)."""
+        self._repeats = Counter[tuple[str, TableId]]()
+        """How often the newest round of a queued table was read again (`_repeat`), by what requested it."""
 
     def recover(self, database: str) -> None:
         """Commit files that are recorded and perhaps not committed. Must be called before any window is planned.
@@ -208,7 +208,7 @@ class IncrementalSnapshot:
         state = self._watch.state(database)
         if rounds and not (state.queue and rounds[0].is_of(state.queue[0])):
             self.discard_rounds(database)  # a signal stopped it
-            self._repeats.pop(database, None)
+            self._repeats.pop(_request(rounds[0].entry), None)
             return "worked"
         if not state.queue:
             return "nothing"
@@ -258,7 +258,7 @@ class IncrementalSnapshot:
             return False
         if not chunked.continues(entry):
             entry = self._fix(database, entry, chunked)
-        rounds.append(self.reader.begin(entry, chunked, markers, before, small=self._repeats[database] > 0))
+        rounds.append(self.reader.begin(entry, chunked, markers, before, small=self._repeats[_request(entry)] > 0))
         return True
 
     def _fix(self, database: str, entry: QueuedTable, chunked: ChunkedTable) -> QueuedTable:
@@ -307,7 +307,7 @@ class IncrementalSnapshot:
                 "Next: request a blocking snapshot, or this one again when less is written.",
             )
             return True
-        self._repeats.pop(database, None)
+        self._repeats.pop(_request(current.entry), None)
         self._commit(database, dataclasses.replace(reads, entry=self._watch.state(database).queue[0]), current)
         self.reader.discard(current)
         return True
@@ -323,9 +323,10 @@ class IncrementalSnapshot:
             UnreadableError: it was read again too often.
         """
         self.discard_rounds(database)
-        self._repeats[database] += 1
-        if self._repeats[database] > _MAX_REPEATS:
-            raise UnreadableError("SKIPPED", reason.replace("{}", str(self._repeats[database])))
+        request = _request(self._watch.state(database).queue[0])
+        self._repeats[request] += 1
+        if self._repeats[request] > _MAX_REPEATS:
+            raise UnreadableError("SKIPPED", reason.replace("{}", str(self._repeats[request])))
         log.warning("Rows of %s are read again for its incremental snapshot: %s.", table, why.rstrip("."))
 
     def _commit(self, database: str, reads: RoundReads, built: Round | None = None) -> None:
@@ -389,9 +390,9 @@ class IncrementalSnapshot:
         """Record the end of a table, and continue with the next one."""
         self.discard_rounds(database)
         self._chunked.pop(database, None)
-        self._repeats.pop(database, None)
         state = self._watch.state(database)
         entry, *others = state.queue
+        self._repeats.pop(_request(entry), None)
         tables = [queued.table for queued in state.queue]
         notices = [scanned(entry.table, entry.signal, status, entry.rows, tables, reason)]
         is_read = status in _READ
@@ -408,6 +409,11 @@ class IncrementalSnapshot:
             log.warning("The incremental snapshot of %s is given up (%s). %s", entry.table, status, reason)
             why = f"The snapshot requested by signal {entry.signal!r} ended as {status} after {entry.rows} rows. {reason}".rstrip()
             self._listener.note_unread(TroubledTable(entry.table, "failed", why))
+
+
+def _request(entry: QueuedTable) -> tuple[str, TableId]:
+    """What a queued table is known by, whatever was read of it."""
+    return entry.signal, entry.table
 
 
 def _words(names: Sequence[str], types: Sequence[str]) -> str:

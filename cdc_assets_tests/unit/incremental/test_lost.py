@@ -208,6 +208,32 @@ def test_a_round_that_is_of_no_use_each_time_is_given_up_and_other_tables_are_re
     assert f"The incremental snapshot of {table} is given up (SKIPPED). " in caplog.text
 
 
+def test_rounds_of_a_table_that_was_stopped_do_not_count_for_the_next(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_assets.incremental.snapshot._MAX_REPEATS", 1)
+    world = World(server, str(tmp_path))
+    table, other = world.make("names", "id int PRIMARY KEY"), orders(world, 1)
+    world.sql("INSERT INTO dbo.names VALUES (1)")
+    world.run("snapshot")
+    changed, tried, agent = changed_rows, list[str](), server.agent
+
+    def differ(server: Server, chunked: ChunkedTable, *rest: Any) -> tuple[Staged, ...]:
+        tried.append(chunked.plan.table.table)
+        if tried == ["names"]:
+            world.signal("s2", "stop-snapshot", type="incremental", data_collections=[str(table)])
+            agent.drain()
+        if len(tried) < 3:
+            raise StaleError("0 of 1 change rows arrived: a replica differs from another one")
+        return changed(server, chunked, *rest)
+
+    monkeypatch.setattr("cdc_assets.incremental.snapshot.changed_rows", differ)
+    ask(world, table, other)
+    world.run()
+    assert tried == ["names", "orders", "orders"]
+    assert ids(world, other) == [1]
+
+
 def lose_a_file(topic: str) -> None:
     """A rewrite that says it changes no row, and brings none back."""
     handle = DeltaTable(topic)
