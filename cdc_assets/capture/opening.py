@@ -254,6 +254,8 @@ class Opening:
             except (LoginError, PreflightError) as error:
                 if not self._has_others:
                     raise
+                if isinstance(error, CdcDisabledError):  # it may have been restored without it
+                    check_recovery_fork(self._ledger, self._server.source, database)
                 leave_out_database(self._ledger, self._lake, database, error)
                 failed += troubled_by_database(tables, {database: error})
         return done + SnapshotSummary(failed=tuple(failed))

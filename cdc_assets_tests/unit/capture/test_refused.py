@@ -8,13 +8,17 @@ import pytest
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CdcError, CredentialsError, LoginError, ObjectDeniedError
+from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.core.ports import RecoveryFork
+from cdc_assets.errors import CdcDisabledError, CdcError, CredentialsError, LoginError, ObjectDeniedError
 from cdc_assets.overview import CaptureOverview, inspect_server
+from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import DATABASE
+from cdc_assets_tests.unit.streaming.tables import told
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
 
@@ -98,6 +102,25 @@ def test_new_tables_of_the_others_are_read_and_its_own_are_told(tmp_path: Path, 
     assert make_capture(server, config).snapshot().tables == (later,)
     refuse(server, DATABASE, None)
     assert make_capture(server, config).snapshot().tables == (new,)
+
+
+def test_one_that_was_restored_without_change_data_capture_meanwhile_does_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config, lines, _ = two(tmp_path)
+    new = server.create("new", rows=1)
+    server.idle_tick()
+
+    def restored(*_: Any) -> None:
+        server.fork = RecoveryFork("B", ZERO_LSN.next())
+        raise CdcDisabledError("Change data capture is off.")
+
+    monkeypatch.setattr(Snapshotter, "run", restored)
+    [trouble] = make_capture(server, config).snapshot([new]).failed
+    assert (trouble.table, "was restored to an earlier moment" in trouble.reason) == (new, True)
+    state = state_of(config)
+    assert state.log(DATABASE).restored
+    assert ("DROP", lines.table) not in told(config)
 
 
 def test_so_are_those_whose_rows_are_not_read(tmp_path: Path) -> None:
