@@ -294,7 +294,7 @@ class Timed:
         commits = source.rows_per_commit(database, {instance.name: after for instance in self.instances}, until)
         if lacking := [instance.name for instance in self.instances if instance.name not in commits]:
             raise PreflightError(
-                f"Changes of {', '.join(lacking)} cannot be counted: the change table is gone, or may not be read. "
+                f"Changes of {', '.join(lacking)} cannot be counted: the change table is gone, locked, or may not be read. "
                 "Next: `cdc-assets doctor` names what is missing; then read the table again"
             )
         times = source.commit_times(database, sorted({lsn for found in commits.values() for lsn, _ in found}))

@@ -37,8 +37,11 @@ def active_instances(session: Session, database: str, bounds: Mapping[str, Lsn],
         return [names[integer(row[0])] for row in rows]
 
     names = sorted(name for name, after in bounds.items() if after < until)
-    found = [of_those_there(portion, active, lambda gone: [gone]) for portion in portions(names, PROBES_PER_QUERY)]
-    return frozenset(name for part in found for name in part)
+    return frozenset(
+        name
+        for portion in portions(names, PROBES_PER_QUERY)
+        for name in of_those_there(session, portion, active, lambda gone: [gone])
+    )
 
 
 def inserted_lsn(session: Session, instance: CaptureInstance, column: str, value: str, after: Lsn) -> Lsn | None:
@@ -67,7 +70,7 @@ def positions_in_commit(
 
     found: list[Position] = []
     for portion in portions(instances, PROBES_PER_QUERY):
-        found += of_those_there(portion, at_steps, lambda _: [])
+        found += of_those_there(session, portion, at_steps, lambda _: [])
     return sorted(found, key=str)
 
 

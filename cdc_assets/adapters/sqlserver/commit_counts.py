@@ -39,7 +39,7 @@ def rows_per_commit(
     skipped: Sequence[int] = (),
 ) -> Counts:
     """Commit LSNs with change rows in `(bounds[name], until]`, in order, with the number of rows; by instance, without those
-    whose change table is gone, or may not be read: of them nothing is known, which is not the same as no rows.
+    whose change table is gone, locked, or may not be read: of them nothing is known, which is not the same as no rows.
 
     Args:
         session: counts, and if there is much to count the first half of it.
@@ -88,5 +88,5 @@ def _counted(
     return {
         name: counts
         for portion in portions(sorted(bounds), PROBES_PER_QUERY)
-        for name, counts in of_those_there(portion, counted, lambda _: [])
+        for name, counts in of_those_there(session, portion, counted, lambda _: [])
     }

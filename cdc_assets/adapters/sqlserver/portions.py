@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.errors import LockTimeoutError, ObjectDeniedError, QueryError
 
 T = TypeVar("T")
@@ -25,11 +26,14 @@ def by_database(items: Iterable[tuple[str, T]], size: int) -> Iterator[tuple[str
 
 
 def of_those_there(
-    names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], of_gone: Callable[[str], list[T]]
+    session: Session, names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], of_gone: Callable[[str], list[T]]
 ) -> list[T]:
     """Query all capture instances at once; if one of them refuses that, query each one.
 
+    Then none waits for a lock: somebody may hold those of many change tables, and whoever reads them waits for each.
+
     Args:
+        session: over which is queried.
         names: names of the instances, at least one.
         ask: function that queries some of them.
         of_gone: result for an instance whose change table was dropped, is locked, or cannot be read: whoever reads it meets the error, which
@@ -40,4 +44,5 @@ def of_those_there(
     except (QueryError, ObjectDeniedError, LockTimeoutError):
         if len(names) == 1:
             return of_gone(names[0])
-    return [found for name in names for found in of_those_there([name], ask, of_gone)]
+    with session.waiting(0):
+        return [found for name in names for found in of_those_there(session, [name], ask, of_gone)]

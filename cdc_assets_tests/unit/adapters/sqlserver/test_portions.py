@@ -1,13 +1,15 @@
 """Queries of many capture instances at once: one that cannot be read hides no other."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import pytest
 
 from cdc_assets.adapters.sqlserver import change_tables, commit_counts
 from cdc_assets.adapters.sqlserver.session import Session
+from cdc_assets.adapters.sqlserver.table_queries import LOCK_WAIT_MS
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import LockTimeoutError, ObjectDeniedError, QueryError
 
@@ -18,14 +20,21 @@ class OneBroken:
     """A session of a database where one change table cannot be read; each of the others has a row, of the commit 7."""
 
     def __init__(self, error: Exception) -> None:
-        self.error = error
+        self.error, self.lock_timeout_ms, self.waits = error, LOCK_WAIT_MS, list[int]()
+
+    @contextmanager
+    def waiting(self, milliseconds: int) -> Iterator[None]:
+        before, self.lock_timeout_ms = self.lock_timeout_ms, milliseconds
+        yield
+        self.lock_timeout_ms = before
 
     def value(self, statement: str, *_: object) -> object:
         return 0 if "COUNT" in statement else None
 
     def rows(self, statement: str, *_: object) -> Sequence[tuple[object, ...]]:
         names = re.findall(r"\[(\w+)_CT\]", statement)
-        if "broken" in names:
+        if any(name.startswith("broken") for name in names):
+            self.waits.append(self.lock_timeout_ms)
             raise self.error
         if "position_in_commit" in statement:
             return [(1, LSN.raw)]
@@ -50,3 +59,13 @@ def test_a_change_table_that_cannot_be_read_is_left_to_whoever_reads_it(error: E
     assert change_tables.active_instances(session, "Shop", bounds, LSN) == {"broken", "orders"}
     assert commit_counts.rows_per_commit(session, session, "Shop", bounds, LSN) == {"orders": [(LSN, 1)]}
     assert change_tables.positions_in_commit(session, "Shop", list(bounds), LSN, 2)
+
+
+def test_locks_of_many_change_tables_are_waited_for_once() -> None:
+    """Else they would hold up all other tables for half a minute each."""
+    broken = OneBroken(LockTimeoutError("Lock request time out period exceeded."))
+    names = ["orders", *(f"broken{number}" for number in range(50))]
+    bounds = dict.fromkeys(names, ZERO_LSN)
+    assert change_tables.active_instances(cast("Session", broken), "Shop", bounds, LSN) == {*names}
+    assert broken.waits == [LOCK_WAIT_MS, *(50 * [0])]
+    assert broken.lock_timeout_ms == LOCK_WAIT_MS
