@@ -137,6 +137,20 @@ def test_a_change_table_that_is_locked_is_read_when_it_is_free_and_the_other_str
     assert keys(config, LOCKED) == [1, 2]
 
 
+def test_so_it_is_where_no_statement_may_take_as_long_as_locks_are_waited_for(server: StandIn, tmp_path: Path) -> None:
+    config = settings(server, tmp_path, retries=2)
+    config = replace(config, connection=replace(config.connection, query_timeout_s=2))
+    follow(config)
+    server.execute("INSERT INTO dbo.orders VALUES (2)", database="Sales")
+    insert(server, OTHER, 2)
+    with server.connect("Sales") as holder:
+        holder.execute("BEGIN TRANSACTION; SELECT TOP (1) [__$seqval] FROM cdc.dbo_orders_CT WITH (TABLOCKX, HOLDLOCK)")
+        summary = follow(config)
+    assert summary is not None
+    assert [trouble.table for trouble in summary.troubled] == [LOCKED]
+    assert keys(config, OTHER) == [1, 2]
+
+
 def test_a_database_whose_log_was_not_read_yet(tmp_path: Path) -> None:
     with StandIn(databases=("Sales",)) as young:
         young.agent.pause()

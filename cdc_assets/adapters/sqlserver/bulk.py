@@ -158,7 +158,8 @@ class MssqlBulkSource:
         if statement.startswith(ROWS_TAG) and self.isolation != DEFAULT_ISOLATION:
             yield isolation_level(self.isolation)
         of_tables = statement.startswith((ROWS_TAG, CHUNK_TAG))
-        milliseconds = self.lock_timeout_ms if of_tables else table_queries.LOCK_WAIT_MS
+        own_ms, others_ms = self.lock_timeout_ms, table_queries.lock_wait_ms(self.settings.query_timeout_s)
+        milliseconds = own_ms if of_tables else others_ms
         if milliseconds >= 0:
             yield lock_timeout(milliseconds)
 

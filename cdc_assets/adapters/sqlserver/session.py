@@ -175,7 +175,7 @@ class Session:
         self.connections = 0
         """How often it has connected: each time perhaps to another replica."""
         self._last_use = 0.0
-        self._lock_timeout_ms, self._in_force_ms = table_queries.LOCK_WAIT_MS, -1
+        self._lock_timeout_ms, self._in_force_ms = table_queries.lock_wait_ms(settings.query_timeout_s), -1
         self._patience, self._asks_little = Patience(settings.query_timeout_s), False
         self._in_doubt = False
         """Whether the connection before broke."""

@@ -68,6 +68,14 @@ LOCK_WAIT_MS = 30_000
 https://learn.microsoft.com/en-us/sql/t-sql/statements/set-lock-timeout-transact-sql"""
 
 
+def lock_wait_ms(query_timeout_s: int) -> int:
+    """How long such statements wait: less than they may take (0 for ever), since the end of that tells of no lock.
+
+    https://learn.microsoft.com/en-us/sql/t-sql/statements/set-lock-timeout-transact-sql
+    """
+    return min(LOCK_WAIT_MS, 500 * query_timeout_s) if query_timeout_s else LOCK_WAIT_MS
+
+
 def lock_timeout(milliseconds: int) -> str:
     """Sets the maximum wait of a session's statements for a lock; 0 not at all, -1 for ever.
 
