@@ -5,7 +5,7 @@ repeated tick requests the same key and so starts nothing; a run that died
 or stopped for another one changes the epoch, so the same LSN can be requested again.
 
 *After a failure.* A run whose process was killed is restarted at once, unless that was the third in a row that ended so, whatever
-keeps killing them: then a pause counts from its start, so one that has worked for long is still restarted at once. A run that failed for another reason would fail again: the pause doubles with each
+keeps killing them: then a pause of at most a minute counts from its start, so one that has worked for long is still restarted at once. A run that failed for another reason would fail again: the pause doubles with each
 failure in a row, up to `LONGEST_PAUSE`. One that had committed windows before it failed begins a new row: a stream that works for
 hours between two outages would else wait for minutes after each. A run that
 committed everything but failed one table's check, or could not read one table,
@@ -45,6 +45,8 @@ AFTER_TERMINATION = timedelta(minutes=1)
 """Time for a user who terminated a run to stop the sensor before the next run starts."""
 FIRST_PAUSE = timedelta(seconds=15)
 LONGEST_PAUSE = timedelta(minutes=15)
+_LONGEST_AFTER_KILLS = timedelta(minutes=1)
+"""Runs that are killed may have committed much, which nothing on them says."""
 _AHEAD = timedelta(minutes=1)
 """How much the clock of a machine may be ahead of another's."""
 MAX_FAILURES = 10
@@ -110,7 +112,7 @@ def pause_ends(records: Records, *, of_any_kind: bool = False) -> datetime | Non
     failures = failures_in_a_row(records, of_any_kind=of_any_kind)
     pause = _doubled(failures - 1) if failures else timedelta()
     if ended := ended_in_a_row(records):
-        pause = max(pause, _doubled(len(ended) - _MANY) - _lasted(ended[0]))
+        pause = max(pause, min(_LONGEST_AFTER_KILLS, _doubled(len(ended) - _MANY)) - _lasted(ended[0]))
     return waits_until(records, pause) if pause > timedelta() else None
 
 
