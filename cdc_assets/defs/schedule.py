@@ -5,7 +5,8 @@ repeated tick requests the same key and so starts nothing; a run that died
 or stopped for another one changes the epoch, so the same LSN can be requested again.
 
 *After a failure.* A run whose process was killed is restarted at once, unless that was the third in a row that ended so, whatever
-keeps killing them: then a pause of at most a minute counts from its start, so one that has worked for long is still restarted at once. A run that failed for another reason would fail again: the pause doubles with each
+keeps killing them: then a pause of at most a minute counts from its start, so one that has worked for long is still restarted
+at once. A run that failed for another reason would fail again: the pause doubles with each
 failure in a row, up to `LONGEST_PAUSE`. One that had committed windows before it failed begins a new row: a stream that works for
 hours between two outages would else wait for minutes after each. A run that
 committed everything but failed one table's check, or could not read one table,

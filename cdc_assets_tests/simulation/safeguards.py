@@ -124,19 +124,6 @@ MUTANTS = (
         "    lost = False\n",
     ),
     Mutant(
-        "a mirror publishes LSNs at which a snapshot was still reading",
-        "mirror/steps.py",
-        "        return outside(self.position, self.spans)\n",
-        "        return self.position\n",
-        (
-            (
-                "mirror/steps.py",
-                "    end = outside(target.position, target.spans_since(known.since))\n",
-                "    end = target.position\n",
-            ),
-        ),
-    ),
-    Mutant(
         "what happened while a snapshot read is told at its own LSN",
         "mirror/rewrite.py",
         "        columns[at] = placed(lsns_of(column), spans) if name == POSITION else column\n",
@@ -287,11 +274,5 @@ MUTANTS = (
         "connectors/engine/run.py",
         "            self._carry_out(state.pending, is_recorded=True)\n",
         "            self._complete(state.pending)\n",
-    ),
-    Mutant(
-        "a file that was renamed is another one",
-        "connectors/reader/files.py",
-        "            elif old is not None:\n",
-        "            elif False:\n",
     ),
 )
