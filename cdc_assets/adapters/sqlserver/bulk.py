@@ -15,7 +15,7 @@ put together until a batch has its rows or its bytes, whichever comes first. So 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import mssql_python
@@ -31,7 +31,7 @@ from cdc_assets.adapters.sqlserver.table_queries import isolation_level, lock_ti
 from cdc_assets.config.settings import CaptureConfig, ConnectionSettings, IsolationMode
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.errors import CdcError, ConnectionLostError
+from cdc_assets.errors import CdcError, ConnectionLostError, LockTimeoutError
 
 DEFAULT_ISOLATION: Final = "read_committed"
 """Isolation level of a new session."""
@@ -42,6 +42,10 @@ stay READ COMMITTED: locks held longer would escalate to the whole change table 
 CHUNK_TAG: Final = "/* cdc-assets: chunk"
 """Prefix of statements of incremental snapshots (`incremental.chunks`). If one of them waited for a lock without limit,
 it would delay the stream where few tasks run at once."""
+_CHANGES_TAGS: Final = "/* cdc-assets: changes */", "/* cdc-assets: preceding */"
+"""Prefixes of statements that read change tables one after the other (`shared.statements`)."""
+_LATER_WAIT_MS: Final = 100
+"""Longest wait for the lock of a change table once that of another one was waited for in vain."""
 
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """Arrow bytes at which a batch is handed out, however few rows it has."""
@@ -49,6 +53,13 @@ _ROOM_BYTES: Final = 64 * 1024 * 1024
 """Declared width of the rows that are requested from the driver at once."""
 _UNBOUNDED_ROWS: Final = 8, 64
 """First and greatest number of rows that are requested where a column may hold up to 2 GB."""
+
+
+@dataclass(slots=True)
+class _Locks:
+    """Whether the lock of a change table was waited for in vain: somebody may hold those of many, and each would take as long again."""
+
+    are_held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,7 @@ class MssqlBulkSource:
     lock_timeout_ms: int = -1
     snapshot_rows: int = 0
     floor: Floor | None = None
+    _locks: _Locks = field(default_factory=_Locks, repr=False, compare=False)
 
     @classmethod
     def of(cls, config: CaptureConfig) -> Self:
@@ -79,7 +91,8 @@ class MssqlBulkSource:
 
     def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> Self:
         """The same over sessions whose server has the log of a database up to an LSN; see `core.ports`."""
-        return replace(self, floor=Floor(database, lsn, captured) if lsn > ZERO_LSN else None)
+        floor = Floor(database, lsn, captured) if lsn > ZERO_LSN else None
+        return replace(self, floor=floor, _locks=_Locks())
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         """Stream a query's rows in the server's order; at least one batch, possibly empty, gives the schema.
@@ -134,6 +147,8 @@ class MssqlBulkSource:
             ours = translate(error, self.settings, session)
             if isinstance(ours, ConnectionLostError):
                 POOL.clear(self.settings)
+            if isinstance(ours, LockTimeoutError) and statement.startswith(_CHANGES_TAGS):
+                self._locks.are_held = True
             raise ours from error
         finally:
             if session is not None:
@@ -159,6 +174,8 @@ class MssqlBulkSource:
             yield isolation_level(self.isolation)
         of_tables = statement.startswith((ROWS_TAG, CHUNK_TAG))
         own_ms, others_ms = self.lock_timeout_ms, table_queries.lock_wait_ms(self.settings.query_timeout_s)
+        if self._locks.are_held and statement.startswith(_CHANGES_TAGS):
+            others_ms = min(others_ms, _LATER_WAIT_MS)
         milliseconds = own_ms if of_tables else others_ms
         if milliseconds >= 0:
             yield lock_timeout(milliseconds)

@@ -11,8 +11,17 @@ from cdc_assets.adapters.sqlserver import bulk, bulk_sessions
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource, piece_rows
 from cdc_assets.adapters.sqlserver.bulk_sessions import POOL
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.sqlserver.table_queries import LOCK_WAIT_MS
 from cdc_assets.config.settings import ConnectionSettings, IsolationMode
-from cdc_assets.errors import ConnectionLostError, IncompleteReadError, LoginError, QueryError, ServerBusyError
+from cdc_assets.core.lsn import ZERO_LSN
+from cdc_assets.errors import (
+    ConnectionLostError,
+    IncompleteReadError,
+    LockTimeoutError,
+    LoginError,
+    QueryError,
+    ServerBusyError,
+)
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain
 from mssql_standin.control import StandIn
 
@@ -237,3 +246,23 @@ def test_isolation_is_for_source_tables_only(server: Server, mode: IsolationMode
     reader = MssqlBulkSource(connection(server, DATABASE), isolation=mode)
     assert level(reader, f"/* cdc-assets: rows */ {LEVEL}") == expected
     assert level(reader, f"/* cdc-assets: changes */ {LEVEL}") == 2
+
+
+def lock_wait(reader: MssqlBulkSource, tag: str) -> int:
+    """The longest wait of a statement for a lock, in milliseconds."""
+    [batch] = reader.read(f"/* cdc-assets: {tag} */ SELECT @@LOCK_TIMEOUT AS milliseconds")
+    return int(batch.column(0)[0].as_py())
+
+
+def test_the_lock_of_one_change_table_is_waited_for_and_then_hardly_any(
+    standin: StandIn, reader: MssqlBulkSource
+) -> None:
+    """Somebody may hold those of many, and the other tables of the window would wait half a minute for each."""
+    window = reader.reaching(DATABASE, ZERO_LSN)
+    standin.faults.error(1222, matching="dbo_t_CT", times=1)
+    assert lock_wait(window, "changes") == LOCK_WAIT_MS
+    with pytest.raises(LockTimeoutError):
+        list(window.read("/* cdc-assets: changes */ SELECT 1 AS one FROM cdc.dbo_t_CT"))
+    assert 0 < lock_wait(window, "changes") == lock_wait(window, "preceding") < 1000
+    assert lock_wait(window, "marks") == LOCK_WAIT_MS
+    assert lock_wait(reader.reaching(DATABASE, ZERO_LSN), "changes") == LOCK_WAIT_MS, "the next window waits again"
