@@ -37,7 +37,7 @@ class Files:
 
     def rows(self, path: str) -> list[dict]:  # type: ignore[type-arg]
         if path not in self._rows:
-            self._rows[path] = pq.read_table(path).to_pylist()
+            self._rows[path] = pq.ParquetFile(path).read().to_pylist()
         return self._rows[path]
 
 

@@ -10,10 +10,11 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from cdc_assets_tests.simulation.processes import MOST
+from cdc_assets_tests.simulation.mix import Mix
+from cdc_assets_tests.simulation.processes import KINDS, MOST
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.shared import HOURS
-from cdc_assets_tests.simulation.weather import Weather
+from cdc_assets_tests.simulation.weather import EVENTS, Weather
 
 AT: Final = {
     "marker-written": {"lag_there": 5, "work_beside": 3, "scan_some": 1, "crash_there": 1},
@@ -96,17 +97,18 @@ class Moments(Weather):
 
     def prepare_moments(self) -> None:
         """From now on pauses are looked at."""
+        self.mix = Mix.of(self.rng, EVENTS, KINDS, list(AT), list(STRETCHES))
         self.waiting, self._near = list[Waiting](), list[tuple[Waiting, Actor, int]]()
         self.met = list[str]()
         self.scheduler.on_pause = self._look_around
 
     def await_moment(self) -> None:
         """Something is to happen at the next moment of a kind."""
-        self._await(self.rng.choice(list(AT)))
+        self._await(self.rng.choice(self.mix.places))
 
     def stretch(self) -> None:
         """For a while only processes of one kind go on, while transactions come, capture jobs work, and something happens at two moments."""
-        about = self.rng.choice(list(STRETCHES))
+        about = self.rng.choice(self.mix.stretches)
         kind, places = STRETCHES[about]
         self.say(f"a stretch: {about}")
         for place in self.rng.sample(places, 2):

@@ -14,9 +14,6 @@ from cdc_assets_tests.quick_tables import quick_tables
 from cdc_assets_tests.simulation.serial import with_known_rows, with_names, without_clock, without_threads
 from cdc_assets_tests.simulation.world import MAX_CHUNKS, World
 
-EVENTS = 200
-"""Number of events of a history, before its end."""
-
 
 @contextmanager
 def alone(*, on_delta_rs: bool = False) -> Iterator[None]:
@@ -50,7 +47,7 @@ def play(folder: Path, seed: int, without: Collection[int] = ()) -> tuple[World,
         with_names(patch, seed)
         world = World(folder, seed)
         try:
-            world.play(EVENTS, without)
+            world.play(without)
         except BaseException as fault:  # noqa: BLE001 - told with the history
             return world, fault
     return world, None

@@ -10,7 +10,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cdc_assets_tests.simulation.playing import EVENTS, alone, play
+from cdc_assets_tests.simulation.mix import LENGTHS
+from cdc_assets_tests.simulation.playing import alone, play
 
 Failure = Callable[[frozenset[int]], str]
 """How a history without some events fails; empty if it does not."""
@@ -51,9 +52,10 @@ def main() -> None:
     parser.add_argument("--plays", type=int, default=60, help="how often at most a history is played")
     options = parser.parse_args()
     with alone():
-        kept = shrunk(EVENTS, lambda without: failure_of(options.seed, without)[0], options.plays)
-        _, said = failure_of(options.seed, frozenset(range(EVENTS)).difference(kept))
-    print(f"{len(kept)} of {EVENTS} events are enough:\n{said}")  # noqa: T201
+        most = max(LENGTHS)
+        kept = shrunk(most, lambda without: failure_of(options.seed, without)[0], options.plays)
+        _, said = failure_of(options.seed, frozenset(range(most)).difference(kept))
+    print(f"{len(kept)} events are enough:\n{said}")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import DatabaseAwayError, QueryError
 from cdc_assets_tests.simulation.connectors import Connectors
-from cdc_assets_tests.simulation.processes import KINDS, MOST
+from cdc_assets_tests.simulation.processes import MOST
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.shared import HOURS
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -69,7 +69,7 @@ class Weather(Connectors):
 
     def start(self) -> None:
         """A process starts, beside those of its kind that sleep or run."""
-        kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
+        kind = self.rng.choices(list(self.mix.kinds), list(self.mix.kinds.values()))[0]
         running = len(self.scheduler.of(kind))
         if running < MOST[kind] and (not running or self.rng.random() < 0.3):  # one of a kind is the rule
             self.begin(kind)

@@ -14,7 +14,6 @@ from cdc_assets.core.steps import listening
 from cdc_assets.incremental import rounds
 from cdc_assets.mirror import leaves
 from cdc_assets_tests.simulation.moments import Moments
-from cdc_assets_tests.simulation.weather import EVENTS
 from cdc_assets_tests.unit.streaming.law import state_of
 
 MAX_CHUNKS: Final = 2
@@ -28,8 +27,8 @@ LEAF_BYTES: Final = 2000
 class World(Moments):
     """One history."""
 
-    def play(self, events: int, without: Collection[int] = ()) -> None:
-        """A history of so many events, and its end in fair weather.
+    def play(self, without: Collection[int] = ()) -> None:
+        """A history, and its end in fair weather.
 
         Args:
             without: numbers of events that do not happen.
@@ -42,7 +41,7 @@ class World(Moments):
             for kind in ("capture", "mirror", "publisher"):
                 self.begin(kind)
                 self.end()
-            for number, what in enumerate(self.rng.choices(list(EVENTS), list(EVENTS.values()), k=events)):
+            for number, what in enumerate(self.mix.events):
                 self.rng.seed(f"{self.seed} {number}")  # whatever else is left out
                 if number not in without:
                     getattr(self, what)()
