@@ -81,7 +81,8 @@ def test_a_history_is_the_same_on_delta_rs(tmp_path: Path) -> None:
 def test_law_holds_for_minutes(worker: int) -> None:
     minutes = float(os.environ["CDC_SIMULATE_MINUTES"])
     until, seed = time.perf_counter() + 60 * minutes, int(os.environ.get("CDC_SIMULATE_FROM", "1000")) + worker
-    played = 0
+    played, cores = 0, sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[worker % len(cores)]})  # threads that take turns do so a fifth faster on one core
     while time.perf_counter() < until:
         with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
             check(Path(folder), seed)
