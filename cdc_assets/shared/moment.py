@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Clock, Source
+from cdc_assets.shared.instances import before
 
 _LATER = timedelta(seconds=1)
 """How much later a commit must be made to be surely later: commit times are rounded."""
@@ -53,7 +54,7 @@ class Moment:
         """
         if self.target is None and self.is_behind():
             newest = self._source.max_transaction_lsn(self._database, None, 0, self._seen)
-            self.target = newest or min(self._source.low_water_marks(self._database).values(), default=ZERO_LSN)
+            self.target = newest or before(min(self._source.low_water_marks(self._database).values(), default=ZERO_LSN))
         return self.target is not None and reached >= self.target
 
     def is_behind(self) -> bool:
