@@ -126,8 +126,8 @@ class Source(Protocol):
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         """Current `cdc.change_tables.start_lsn` by capture instance name.
 
-        Raises IncompleteReadError if another server may have answered `active_instances` of this database right before: one that
-        lags in its clean-up does not show what the other one lacks.
+        Raises IncompleteReadError if another server may have answered `active_instances` of this database before, or `rows_per_commit`
+        between the two: one that lags in its clean-up does not show what the other one lacks.
         """
 
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:

@@ -108,10 +108,14 @@ def _named(reads: Sequence[TableRead]) -> str:
 
 def _are_gone(source: Source, reads: Sequence[TableRead], found: int, skipped: Sequence[int]) -> bool:
     """Whether reads of one instance lack nothing that anybody waits for: the server itself has no other number of rows than were
-    read, or never says how many, and the clean-up job has removed none; or it has, of rows that were only to be counted."""
+    read, or never says how many, and the clean-up job has removed none; or it has, of rows that were only to be counted.
+
+    All of it is asked of one server: on another one the clean-up may not have come as far.
+    """
     first = reads[0]
     database, name = first.table.database, first.instance
     begin, end = min(read.after for read in reads), max(read.until for read in reads)
+    source.active_instances(database, {name: begin}, end)  # from here up to the low-water marks
     counts = source.rows_per_commit(database, {name: begin}, end, skipped)
     if gap_of(reads, source.low_water_marks(database)):
         if first.counted:

@@ -285,8 +285,8 @@ class SqlServerSource:
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         """Current `cdc.change_tables.start_lsn` by capture instance name; without instances that have none yet.
 
-        After `active_instances` they are those of the replica that answered it: another one, on which the clean-up has not come as far,
-        would not show that the change rows are gone; then IncompleteReadError is raised.
+        After `active_instances` they are those of the replica that answered it, and what else was asked since: another one, on which the
+        clean-up has not come as far, would not show that the change rows are gone; then IncompleteReadError is raised.
         """
         with cdc_objects(database):
             rows = self._rows(queries.LOW_WATER_MARKS, database)
@@ -316,9 +316,11 @@ class SqlServerSource:
         """Commit LSNs with change rows in `(bounds[name], until]` by instance, with the number of rows; one query per
         200 instances, two at once for many transactions.
 
-        An instance whose change table was dropped is ignored here; reading it reveals the instance.
+        An instance whose change table was dropped is ignored here; reading it reveals the instance. Between `active_instances` and
+        `low_water_marks` all queries are of one connection.
         """
-        return commit_counts.rows_per_commit(self.session, self._beside, database, bounds, until, skipped)
+        beside = self.session if database in self._probed else self._beside
+        return commit_counts.rows_per_commit(self.session, beside, database, bounds, until, skipped)
 
     def positions_in_commit(
         self, database: str, instances: Sequence[str], commit: Lsn, step: int

@@ -1,6 +1,7 @@
 """The control plane answers what `core.ports.Source` promises."""
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -26,6 +27,9 @@ from cdc_assets.errors import (
     PreflightError,
     ServerBusyError,
 )
+from cdc_assets.ledger.state import TableRead
+from cdc_assets.shared.instances import before
+from cdc_assets.streaming.row_counts import check_rows
 from cdc_assets_tests.contract.source.conftest import DATABASE, PLAIN, Server, connection, drain, remake
 from mssql_standin.control import StandIn
 
@@ -357,6 +361,29 @@ def test_marks_are_of_the_server_that_said_which_tables_have_changes(shop: Serve
     with pytest.raises(IncompleteReadError, match="between two questions"):
         source.low_water_marks(DATABASE)
     assert source.low_water_marks(DATABASE).keys() >= active
+
+
+def test_so_are_marks_where_rows_are_counted_again(
+    shop: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else rows that the clean-up job has removed would be told as removed by hand, and nobody would know of the gap."""
+    monkeypatch.setattr(commit_counts, "_TRANSACTIONS", 2)
+    newest, count = source.max_transaction_lsn(DATABASE, None, 0), source.rows_per_commit
+    assert newest is not None
+    read = TableRead(table("a"), "dbo_a", before(source.low_water_marks(DATABASE)["dbo_a"]), newest, rows=2)
+
+    def elsewhere(*asked: Any) -> Mapping[str, Sequence[tuple[Lsn, int]]]:
+        found = count(*asked)
+        source.session.close()
+        return {"dbo_a": found["dbo_a"][1:]}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "rows_per_commit", elsewhere)
+        with pytest.raises(IncompleteReadError, match="between two questions"):
+            check_rows(source, [read], [{}], ())
+    with patch.object(source._beside, "rows_behind", side_effect=AssertionError("it may be of another server, too")):
+        check_rows(source, [replace(read, rows=3)], [{(table("a"), "dbo_a", False): 2}], ())
+    assert "somebody has removed rows" in caplog.text
 
 
 @pytest.mark.parametrize("many", [1, 2, 6, 1000])
