@@ -66,6 +66,33 @@ def test_a_database_that_is_left_out_of_the_binlog_is_named(tmp_path: Path) -> N
         assert "leaves shop out of its binlog" in found["binlog", "shop.items"]["actual"]
 
 
+class RelayingMariaDb(MariaDb):
+    """It writes what it receives as a replica into its own binlog."""
+
+    def prepare(self) -> list[str]:
+        return [*super().prepare(), "--log-slave-updates"]
+
+
+def test_a_replica_that_keeps_its_source_out_of_its_binlog_is_named(tmp_path: Path) -> None:
+    """Changes that it receives would never come, and the binlog ends where it was read to."""
+    follow = "change master to master_host = '127.0.0.1', master_port = 1, master_user = 'x'"
+    with MariaDb(tmp_path / "server.log") as server:
+        server.execute("create table items (id int primary key)")
+        server.execute("create user some@'%' identified by 'secret'")
+        server.execute("grant select, reload, replication slave, replication client on *.* to some@'%'")
+        own = properties_of(server, 0)
+        assert not wrong(tmp_path, own)
+        server.execute(follow)
+        found = wrong(tmp_path, own)
+        assert found.keys() == {("binlog", "shop.items")}
+        assert "keeps the changes of its source out" in found["binlog", "shop.items"]["actual"]
+        server.execute("start slave")
+        assert wrong(tmp_path, own | {"database.user": "some"}).keys() == found.keys()
+    with RelayingMariaDb(tmp_path / "server.log") as server:
+        server.execute(f"create table items (id int primary key); {follow}")
+        assert not wrong(tmp_path, properties_of(server, 0))
+
+
 def test_what_postgresql_lacks(tmp_path: Path) -> None:
     with Postgres(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key)")
@@ -127,4 +154,18 @@ def test_a_publication_that_leaves_out_operations_is_named(tmp_path: Path) -> No
         assert not wrong(tmp_path, own | {"snapshot.mode": "initial_only"})
         assert "leaves out delete, so" in str(wrong(tmp_path, own | {"skipped.operations": "t"}))
         server.execute("alter publication pub0 set (publish = 'insert, update, delete, truncate')")
+        assert not wrong(tmp_path, own)
+
+
+def test_a_publication_that_leaves_out_rows_is_named(tmp_path: Path) -> None:
+    """Their changes would never come; `filtered` puts the whole table into it at each start."""
+    with Postgres(tmp_path / "server.log") as server:
+        server.execute("create table items (id int primary key); create table lines (id int primary key)")
+        server.execute("create publication pub0 for table items where (id > 7), lines")
+        own = properties_of(server, 0, publication__autocreate__mode="disabled")
+        found = wrong(tmp_path, own)
+        assert found.keys() == {("publication", "postgres.public.items")}
+        assert "pub0 sends only its rows WHERE (id > 7), so" in found["publication", "postgres.public.items"]["actual"]
+        assert not wrong(tmp_path, own | {"publication.autocreate.mode": "filtered"})
+        server.execute("alter publication pub0 drop table items; alter publication pub0 add table items")
         assert not wrong(tmp_path, own)

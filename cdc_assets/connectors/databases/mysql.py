@@ -27,7 +27,13 @@ _RIGHTS = {
 _LOCKS = ("RELOAD", "LOCK TABLES")
 _NO_BORDER = ("Wrong offset", "Invalid pos")
 """What servers say of a binlog position at which no event begins, and of one after its end (error 1220)."""
-
+_REPLICA = (
+    "SHOW REPLICA STATUS",
+    "SHOW ALL SLAVES STATUS",
+    "SHOW SLAVE STATUS",
+    "SHOW GLOBAL STATUS WHERE variable_name = 'Slaves_running' AND value <> '0'",
+)
+"""Queries that have rows where a server is a replica: of MySQL, of MariaDB, of old servers, and of MariaDB without a further right."""
 
 _MAX_EVENTS, _MAX_FILES = 2000, 3
 _MAPPED = re.compile(r"\((.+\..+)\)")
@@ -260,9 +266,17 @@ class MySqlProbe:
         return [schema for schema in found if accepts(database=(schema.table.database,), table=(str(schema.table),))]
 
     def unsent(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
-        """Those whose database the server leaves out of its binlog."""
+        """Those whose database the server leaves out of its binlog; all of them if it leaves out what it receives as a replica."""
         if not tables or self._config.properties.get("snapshot.mode") == "initial_only":
             return {}
+        if self._leaves_out_its_source():
+            why = (
+                "the server is a replica that keeps the changes of its source out of its own binlog (log_replica_updates=OFF), so "
+                "none of them comes. Next: start the server with log-replica-updates (log-slave-updates before MySQL 8.0.26, and of "
+                "MariaDB), and then request an incremental snapshot of the table, because changes of before are not in the binlog; or "
+                "capture from its source"
+            )
+            return dict.fromkeys(tables, why)
         status = self._status()
         written, ignored = (_names(status.get(f"binlog_{what}_db")) for what in ("do", "ignore"))
         return {
@@ -272,6 +286,13 @@ class MySqlProbe:
             for table in tables
             if (written and table.database not in written) or table.database in ignored
         }
+
+    def _leaves_out_its_source(self) -> bool:
+        names = "'log_replica_updates', 'log_slave_updates'"  # the same, since MySQL 8.0.26 and before
+        found = self._session.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")
+        if all(str(row["value"]).upper() != "OFF" for row in found):
+            return False
+        return any(self._session.perhaps(query) for query in _REPLICA)
 
     def inspect(self) -> Sequence[CheckResult]:
         """Binlog, rights, captured tables, signal table."""
