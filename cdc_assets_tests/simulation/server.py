@@ -229,6 +229,8 @@ class LaggingServer(SimulatedServer):
         return begun[-1].columns if begun else ()
 
     def clean_up(self, keep_from: Lsn) -> None:
+        """Remove what is older, but nothing that a capture job has not read yet."""
+        keep_from = min([keep_from, *self.ends.values()])
         super().clean_up(keep_from)
         for name, known in self.scanned.items():
             self.scanned[name] = [lsn for lsn in known if lsn >= keep_from]
