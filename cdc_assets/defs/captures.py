@@ -21,7 +21,6 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.work import OnStep, StepReport
 from cdc_assets.overview import CaptureOverview, published_of
-from cdc_assets.overview.capture import AUDIT_S
 from cdc_assets.publish.publisher import Commit
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets.shared.progress import OnProgress, OnRead, RangesRead
@@ -146,15 +145,14 @@ class CaptureResource(OnAnySpark, dg.ConfigurableResource):  # type: ignore[type
         )
 
     @contextmanager
-    def overview(self, *, at_signals: bool = False, audit_s: float | None = AUDIT_S) -> Iterator[CaptureOverview]:
+    def overview(self, *, at_signals: bool = False) -> Iterator[CaptureOverview]:
         """An overview of the capture for sensors and checks, with short timeouts.
 
         Args:
             at_signals: whether signal channels are read too.
-            audit_s: time limit in seconds for examining tables of the lake that seem right.
         """
         config = self.config()
         with ExitStack() as stack:
             source = stack.enter_context(self.server.quick_source())
             channels = stack.enter_context(kafka_channels(config)) if at_signals else []
-            yield CaptureOverview(config, source, channels, audit_s=audit_s)
+            yield CaptureOverview(config, source, channels)

@@ -85,16 +85,6 @@ class Turns:
             self.leave()
             raise
 
-    def take_if_free(self) -> bool:
-        """Take the turn unless somebody has it or waits for it; returns whether it was taken."""
-        if self._others():
-            return False
-        self._choose()
-        if self._ahead() is None:
-            return True
-        self.leave()
-        return False
-
     def leave(self) -> None:
         """Let the next one begin."""
         self._number = None

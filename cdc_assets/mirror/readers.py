@@ -18,24 +18,10 @@ from cdc_assets.lake.row_shape import CHANGED_AT
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.files import fitted, read_rows
 from cdc_assets.mirror.ledger import MirrorState
-from cdc_assets.mirror.shape import ENDED_BY, FROM_AT, FROM_LSN, LSN, STEP, TO_AT, TO_LSN
+from cdc_assets.mirror.shape import FROM_AT, FROM_LSN, LSN, STEP, TO_LSN
 from cdc_assets.mirror.spans import Span, before, span_of
 
 log = logging.getLogger(__name__)
-
-
-def scd2_sql(columns: Sequence[str], current: str, history: str) -> str:
-    """The query of all versions, for Spark, DuckDB and Polars.
-
-    Args:
-        columns: of the source table, quoted as the engine wants them.
-        current: the table or scan of current rows, as the engine names it.
-        history: likewise of former rows.
-    """
-    ended = [*columns, FROM_LSN, TO_LSN, FROM_AT, TO_AT, ENDED_BY]
-    valid = [f"{LSN} AS {FROM_LSN}", f"NULL AS {TO_LSN}", f"{CHANGED_AT} AS {FROM_AT}", f"NULL AS {TO_AT}"]
-    parts = ((ended, history), ([*columns, *valid, f"NULL AS {ENDED_BY}"], current))
-    return " UNION ALL ".join(" ".join(("SELECT", ", ".join(names), "FROM", place)) for names, place in parts)
 
 
 class MirrorReader:

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.mirror.capture import CaptureMirrors
-from cdc_assets.mirror.readers import MirrorReader, scd2_sql
+from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets_tests.shop import ROOT
+from cdc_assets_tests.unit.mirror.shown_query import shown_query
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from mssql_standin.control import StandIn
 
@@ -104,7 +105,7 @@ def test_there_is_a_version_for_each_state(versions: list[tuple[Any, ...]]) -> N
 @pytest.mark.parametrize("engine", ["DuckDB", "Polars"])
 def test_the_view_gives_all_versions(lake: Path, versions: list[tuple[Any, ...]], engine: str) -> None:
     places = [str(lake / f"{TOPIC}.__{name}") for name in ("current", "history")]
-    query = scd2_sql(["id", "name", "credit", "seen"], "customers", "customers_history")
+    query = shown_query(["id", "name", "credit", "seen"], "customers")
     if engine == "DuckDB":
         connection = duckdb.connect()
         for name, place in zip(("customers", "customers_history"), places, strict=True):

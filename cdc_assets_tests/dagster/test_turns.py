@@ -13,6 +13,7 @@ import pytest
 
 from cdc_assets.defs import tags
 from cdc_assets.defs.tags import tag_run
+from cdc_assets.defs.turns import Turns
 from cdc_assets_tests.dagster.turns import turns_of
 from cdc_assets_tests.patience import wait_until
 
@@ -34,6 +35,12 @@ def instance() -> Iterator[dg.DagsterInstance]:
 def started(instance: dg.DagsterInstance, tags: dict[str, str] | None = None) -> dg.DagsterRun:
     """A run at work."""
     return instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+
+
+def take_at_once(turns: Turns) -> None:
+    """Take a turn that nobody has or waits for."""
+    assert not turns.is_wanted()
+    turns.take()
 
 
 def test_one_at_a_time_however_many_come_at_once(instance: dg.DagsterInstance) -> None:
@@ -60,8 +67,8 @@ def test_steps_of_one_run_wait_for_each_other_and_captures_do_not(instance: dg.D
     run = started(instance)
     one, two = turns_of(instance, run, LAKE, "one"), turns_of(instance, run, LAKE, "two")
     one.take()
-    assert not two.take_if_free()
-    assert turns_of(instance, run, OTHER, "two").take_if_free()
+    assert two.is_wanted()
+    take_at_once(turns_of(instance, run, OTHER, "two"))
     assert not one.is_wanted()
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(two.take)
@@ -69,7 +76,7 @@ def test_steps_of_one_run_wait_for_each_other_and_captures_do_not(instance: dg.D
         one.leave()
         waiting.result(30)
     two.leave()
-    assert one.take_if_free()
+    take_at_once(one)
 
 
 def test_a_run_of_another_code_location_that_waits_is_known(instance: dg.DagsterInstance) -> None:
@@ -128,7 +135,7 @@ def test_nobody_waits_for_a_run_that_ended_or_whose_process_is_gone(instance: dg
     turns_of(instance, ended, LAKE).take()
     instance.report_run_failed(ended)
     second = turns_of(instance, dead, LAKE)
-    assert second.take_if_free()
+    take_at_once(second)
     record = instance.get_run_by_id(dead.run_id)
     assert record is not None
     (name,) = [name for name in record.tags if "cdc_turn" in name]
@@ -136,7 +143,7 @@ def test_nobody_waits_for_a_run_that_ended_or_whose_process_is_gone(instance: dg
     host, boot, _, *others = process.split("/")
     gone = "/".join([host, boot, "4194303", *others])
     instance.add_run_tags(dead.run_id, {name: f"{run_id} {number} {gone}"})
-    assert turns_of(instance, started(instance), LAKE).take_if_free()
+    take_at_once(turns_of(instance, started(instance), LAKE))
 
 
 def test_a_re_execution_has_not_its_parents_turn(instance: dg.DagsterInstance) -> None:
@@ -147,4 +154,4 @@ def test_a_re_execution_has_not_its_parents_turn(instance: dg.DagsterInstance) -
     assert record is not None
     instance.report_run_failed(record)
     started(instance, dict(record.tags))
-    assert turns_of(instance, started(instance), LAKE).take_if_free()
+    take_at_once(turns_of(instance, started(instance), LAKE))

@@ -15,9 +15,10 @@ from cdc_assets.lake.row_shape import OPERATION, POSITION
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.files import write_parquet
 from cdc_assets.mirror.fold import fold_keyed
-from cdc_assets.mirror.readers import MirrorReader, scd2_sql
+from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.mirror.shape import Shape, ShapeColumn
 from cdc_assets_tests.unit.mirror.histories import lsn
+from cdc_assets_tests.unit.mirror.shown_query import shown_query
 from cdc_assets_tests.unit.streaming.child import DATABASE, config_of, run
 from mssql_standin.control import StandIn
 
@@ -46,7 +47,7 @@ def test_the_view_gives_all_versions(spark_resource: SparkResource, tmp_path: Pa
     for name, table in (("lines", done.rows), ("lines_history", done.ended)):
         write_parquet(location, name, "one.parquet", table, [])
         spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView(name)
-    rows = spark.sql(scd2_sql(SHAPE.names, "lines", "lines_history")).orderBy("_valid_from_lsn").collect()
+    rows = spark.sql(shown_query(SHAPE.names, "lines")).orderBy("_valid_from_lsn").collect()
     assert [(row["credit"], row["_valid_to_lsn"], row["_operation"]) for row in rows] == [
         (Decimal("1.5000"), lsn(2), "u"), (Decimal("2.5000"), None, None)
     ]  # fmt: skip

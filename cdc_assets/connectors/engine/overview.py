@@ -50,7 +50,6 @@ class EngineOverview:
     """Reads the ledger and the topic tables; writes and claims nothing.
 
     Args:
-        tables: the lake's Delta tables; opened from the settings if None.
         audit_s: time limit in seconds for examining tables that seem right; None examines all of them.
         turns: of somebody who looks again and again.
     """
@@ -58,12 +57,11 @@ class EngineOverview:
     def __init__(
         self,
         config: EngineConfig,
-        tables: TopicTables | None = None,
         audit_s: float | None = AUDIT_S,
         turns: Turns | None = None,
     ) -> None:
         self.config, self._audit_s, self._turns = config, audit_s, turns or Turns()
-        self.lake = tables or TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
+        self.lake = TopicTables(Location.of(config.lake), config.topic_prefix, config.lake)
 
     @kept
     def rows(self) -> Sequence[Row]:
