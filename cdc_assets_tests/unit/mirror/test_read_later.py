@@ -390,6 +390,22 @@ def test_spans_before_a_loss_count_until_a_mirror_has_passed_it(start: int) -> N
     assert known.lsn == lsn(80)
 
 
+@pytest.mark.parametrize(("reads_all", "proof"), [(True, 41), (False, 30)])
+def test_rows_from_a_span_over_a_loss_go_only_where_the_snapshot_reads_all_that_are_there(
+    reads_all: bool, proof: int
+) -> None:
+    """A mirror at 50 has passed the loss up to 30, in a span from 20 to 40; a SELECT of the user's does not say which of its rows went."""
+
+    def lsn(number: int) -> str:
+        return str(Lsn.from_int(number))
+
+    target = Target(lsn(80), lsn(70), 20, starts=(lsn(30),), gaps=((lsn(25), lsn(30)),), reads_all=reads_all)
+    known = MirrorState(step=1, lsn=lsn(50), window=3, key="k", spans=((lsn(20), lsn(40)),))
+    step = next_step("t", known, target, [], "k")
+    assert step is not None
+    assert (step.void, step.proof or step.since) == (True, lsn(proof))
+
+
 def test_a_mirror_that_is_late_publishes_nothing_between_the_end_of_a_table_and_its_next_life() -> None:
     """A mirror at 10; the table was dropped at 50, and the one that was made then read at 70."""
 
