@@ -1,6 +1,7 @@
 """Divides what is queried into portions that one statement can take: SQL Server allows 2100 parameters."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import TypeVar
 
 from cdc_assets.adapters.sqlserver.session import Session
@@ -30,7 +31,7 @@ def of_those_there(
 ) -> list[T]:
     """Query all capture instances at once; if one of them refuses that, query each one.
 
-    Then none waits for a lock: somebody may hold those of many change tables, and whoever reads them waits for each.
+    After a wait for a lock that was in vain, none waits: somebody may hold those of many change tables, and whoever reads them waits for each.
 
     Args:
         session: over which is queried.
@@ -39,10 +40,16 @@ def of_those_there(
         of_gone: result for an instance whose change table was dropped, is locked, or cannot be read: whoever reads it meets the error, which
             is then that table's only.
     """
-    try:
-        return ask(names)
-    except (QueryError, ObjectDeniedError, LockTimeoutError):
-        if len(names) == 1:
-            return of_gone(names[0])
-    with session.waiting(0):
-        return [found for name in names for found in of_those_there(session, [name], ask, of_gone)]
+    with ExitStack() as patience:
+
+        def query(some: Sequence[str]) -> list[T] | None:
+            try:
+                return ask(some)
+            except LockTimeoutError:
+                patience.enter_context(session.waiting(0))
+            except (QueryError, ObjectDeniedError):
+                pass
+            return of_gone(some[0]) if len(some) == 1 else None
+
+        found = query(names)
+        return [one for name in names for one in query([name]) or ()] if found is None else found

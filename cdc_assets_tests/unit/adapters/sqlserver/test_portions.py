@@ -69,3 +69,11 @@ def test_locks_of_many_change_tables_are_waited_for_once() -> None:
     assert change_tables.active_instances(cast("Session", broken), "Shop", bounds, LSN) == {*names}
     assert broken.waits == [LOCK_WAIT_MS, *(50 * [0])]
     assert broken.lock_timeout_ms == LOCK_WAIT_MS
+
+
+def test_only_after_a_lock_is_none_waited_for() -> None:
+    """A table that is refused must not hide those to which the capture job writes at that moment: their rows would not be counted."""
+    broken = OneBroken(ObjectDeniedError("The SELECT permission was denied."))
+    bounds = dict.fromkeys(("broken", "orders"), ZERO_LSN)
+    change_tables.active_instances(cast("Session", broken), "Shop", bounds, LSN)
+    assert broken.waits == [LOCK_WAIT_MS, LOCK_WAIT_MS]
