@@ -16,6 +16,7 @@ from cdc_assets import errors
 from cdc_assets.cli.console import TRACEBACK_VARIABLE
 from cdc_assets.cli.main import COMMANDS
 from cdc_assets.config.load import CONFIGURATION_VARIABLE
+from cdc_assets.config.misspelt import OF_PROCESSES
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.core.state_folder import STATE_VARIABLE
 from cdc_assets.core.steps import STEPS, VARIABLE
@@ -169,6 +170,7 @@ def test_variables_are_all_there() -> None:
     found = {name for path in (ROOT / "cdc_assets").rglob("*.py") for name in own.findall(path.read_text())}
     assert {CONFIGURATION_VARIABLE, STATE_VARIABLE, TRACEBACK_VARIABLE, VARIABLE} <= found
     assert set(cells(OPERATIONS_PAGE, "Environment")) == {*found, "CDC_<PROPERTY>"}
+    assert set(OF_PROCESSES) == found, "so that misspelt ones are known"
 
 
 def test_errors_are_all_there() -> None:

@@ -18,7 +18,8 @@ is allowed. This page is generated from the table that the program itself uses (
 `${file:/path:key}` a key of a properties file. Placeholders may be anywhere in a value.
 
 **Environment.** `CDC_` and the property name in capitals, with `_` for each `.` and `-`, replaces or adds a value:
-`CDC_DATABASE_HOSTNAME` is `database.hostname`. Properties with a `<part>` in their name cannot be set this way.
+`CDC_DATABASE_HOSTNAME` is `database.hostname`. Properties with a `<part>` in their name cannot be set this way. A variable whose name is nearly
+one of these is named in a warning, unless a placeholder refers to it.
 
 **Lists of regular expressions** are comma separated (`\\,` is a comma inside an expression, of a quantifier too). Each must match the whole
 name, and letter case is ignored. They are Java's, as in the connector: `\\w`, `\\d`, `\\s` and letter case mean only those of ASCII, so `\\w+` does not

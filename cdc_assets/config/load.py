@@ -15,12 +15,12 @@ from typing import Any
 from cdc_assets.config.build import build_config, canonical_name
 from cdc_assets.config.formats import COMPONENT_FILE, MAX_BYTES, READERS, flat, parse, parse_java_properties
 from cdc_assets.config.masks import Masks
+from cdc_assets.config.misspelt import PREFIX, warn_of_misspelt
 from cdc_assets.config.properties import PROPERTIES
 from cdc_assets.config.property import shown_name
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import ConfigurationError
 
-ENVIRONMENT_PREFIX = "CDC_"
 _OF_CONNECTIONS = ("database.", "driver.", "odbc.", "signal.kafka.", "signal.consumer.", "producer.")
 """Name prefixes of properties that are not needed to read the lake."""
 _REQUIRED = frozenset(row.name for row in PROPERTIES if row.required)
@@ -41,7 +41,9 @@ def load_config(path: str | Path, environment: Mapping[str, str] | None = None) 
         ConfigurationError: the file cannot be read, or its content is not valid.
     """
     variables = os.environ if environment is None else environment
-    texts = {name: substitute(name, text, variables) for name, text in read_properties(Path(path)).items()}
+    given = read_properties(Path(path))
+    _warn_of_misspelt(given, variables)
+    texts = {name: substitute(name, text, variables) for name, text in given.items()}
     return build_config(_overridden(texts, variables))
 
 
@@ -66,7 +68,9 @@ def load_lake_config(
     overridden = dict(overrides(variables))
     texts: dict[str, str] = {}
     unresolved: ConfigurationError | None = None
-    for name, text in read_properties(Path(path)).items():
+    given = read_properties(Path(path))
+    _warn_of_misspelt(given, variables)
+    for name, text in given.items():
         try:
             texts[name] = substitute(name, text, variables)
         except ConfigurationError as error:
@@ -104,7 +108,9 @@ def config_of(properties: Mapping[str, Any], environment: Mapping[str, str] | No
         >>> config_of({"topic.prefix": "erp", "database.hostname": "db", "database.names": ["Erp"], "lake.path": "lake"})
     """
     variables = os.environ if environment is None else environment
-    texts = {name: substitute(name, text, variables) for name, text in flat(dict(properties)).items()}
+    given = flat(dict(properties))
+    _warn_of_misspelt(given, variables)
+    texts = {name: substitute(name, text, variables) for name, text in given.items()}
     return build_config(_overridden(texts, variables))
 
 
@@ -172,9 +178,14 @@ def _overridden(texts: Mapping[str, str], environment: Mapping[str, str]) -> dic
     return {name: text for name, text in texts.items() if canonical_name(name) not in own} | own
 
 
+def _warn_of_misspelt(given: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    names = {environment_name(row.name) for row in PROPERTIES if not row.patterned}
+    warn_of_misspelt(environment, names, given.values())
+
+
 def environment_name(name: str) -> str:
     """The environment variable of a property."""
-    return ENVIRONMENT_PREFIX + re.sub(r"[.-]", "_", name).upper()
+    return PREFIX + re.sub(r"[.-]", "_", name).upper()
 
 
 def read_properties(path: Path) -> dict[str, str]:
