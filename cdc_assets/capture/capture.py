@@ -18,6 +18,7 @@ from cdc_assets.capture.new_tables import NewTables
 from cdc_assets.capture.opening import Opening
 from cdc_assets.capture.selection import included_by, remembered, select, troubled_by_database
 from cdc_assets.capture.until_now import UntilNow
+from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
@@ -285,6 +286,19 @@ class Capture:
         return StreamSummary(
             ended, account.windows, dict(account.rows), tuple(troubled), waiting, tuple(account.unread), left_out
         )
+
+    def check_includes(self) -> None:
+        """Check that the include lists match a table, after a run that found none: while it runs, one may still come.
+
+        Raises:
+            ConfigurationError: they match none.
+            CdcError: the server cannot be queried.
+        """
+        source = self._server.source
+        databases = source.databases()
+        if not any(source.trouble(database) for database in databases):
+            found = (table for database in databases for table in source.user_tables(database))
+            TableFilter(self._config.filters).check_includes(found)
 
     def until_now(self) -> UntilNow:
         """What is committed until now, for a run that ends when the lake holds it; before anything is read.

@@ -190,6 +190,7 @@ class CaptureRun:
         """Take snapshots and stream; None if nothing is to be streamed.
 
         Raises:
+            ConfigurationError: the include lists match no table, also at the end of the attempt.
             CdcError: the server or the lake failed as a whole; the next attempt continues where this one stopped.
         """
         streams = rule_of(settings.snapshot).streams and not self._snapshot_only
@@ -206,6 +207,8 @@ class CaptureRun:
                 if streams:
                     summary = facade.stream(should_yield=after(pause_s) if again else ends)
                 if not again:
+                    if summary is None or summary.ended == "nothing":
+                        facade.check_includes()
                     return summary
                 if summary is None or summary.ended != "yielded":
                     sleep(pause_s)

@@ -189,6 +189,16 @@ class TableFilter:
         self._guard(len(known if guard_all else chosen))
         return chosen
 
+    def check_includes(self, tables: Iterable[TableId]) -> None:
+        """Check that an include list, if there is one, matches a table other than signal tables.
+
+        Raises:
+            ConfigurationError: it matches none.
+        """
+        known = list(tables)
+        if (self._schemas.include or self._tables.include) and self.is_empty(self.select(known)):
+            self.require(known)
+
     def is_empty(self, chosen: Iterable[TableId]) -> bool:
         """Whether the selected tables contain nothing but signal tables."""
         return all(str(table).lower() in self._settings.also for table in chosen)

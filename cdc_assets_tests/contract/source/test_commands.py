@@ -48,6 +48,18 @@ def test_capture_that_begins_before_there_is_a_table(server: Server, tmp_path: P
     assert "healthy" in early.run("status").output
 
 
+@pytest.mark.parametrize("option", ["--local", "--snapshot-only"])
+def test_capture_whose_list_matches_no_table_ends_with_an_error(server: Server, tmp_path: Path, option: str) -> None:
+    """No table is enabled yet, so that one may come while it runs."""
+    server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    early = Shop(server, tmp_path)
+    found = early.run("capture", option, table__include__list="dbo.ordres")
+    assert found.exit_code == 2, found.output
+    assert "'table include dbo.ordres' is not valid: expected filters that match a table" in found.output
+    assert "the databases have: dbo.orders. Next: correct the filters" in found.output
+    assert early.run("capture", option, table__include__list="dbo.orders").exit_code == 0
+
+
 def test_capture_from_start_to_end(shop: Shop) -> None:
     first = shop.run("capture", "--local")
     assert first.exit_code == 0, first.output
