@@ -92,6 +92,7 @@ class MirrorState:
         spans: those that it has stepped over, and what was lost until it was read: of LSNs inside it knows nothing.
         marks: step, version and rows of `current` and `history` after the newest complete step (`audit`).
         moved: when it has come so far; when its first step was planned if it was never made; None if not known.
+        made: when it was made or rebuilt, by which a mirror is told from the one before; None if not known.
     """
 
     step: int = 0
@@ -107,6 +108,7 @@ class MirrorState:
     begin: str = ""
     spans: tuple[Span, ...] = ()
     moved: datetime | None = None
+    made: datetime | None = None
 
     @property
     def is_keyless(self) -> bool:
@@ -203,7 +205,10 @@ class MirrorLedger(FoldedLog[Mapping[str, MirrorState]]):
     def _timed(self, now: datetime, topic: str, state: MirrorState) -> MirrorState:
         """The state with the time at which it has come so far; one whose step is given up stays where it was."""
         known = self.state.get(topic, MirrorState())
-        return state if (state.step, state.lsn) == (known.step, known.lsn) else replace(state, moved=now)
+        if (state.step, state.lsn) == (known.step, known.lsn):
+            return state
+        is_made = known.pending is not None and known.pending.whole and known.pending.step == state.step
+        return replace(state, moved=now, made=now if is_made else state.made)
 
     def _record(self, now: datetime, event: str, changed: Mapping[str, MirrorState]) -> None:
         self._append(now, event, encode(changed), kind="fold")

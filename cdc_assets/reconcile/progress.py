@@ -61,6 +61,7 @@ class Pass:
         began, at: when it began, and when the newest range was compared.
         doubled: keys that more than one row of the mirror has.
         before: rows that were known to differ when it began, and that nobody had repaired.
+        made: when the mirror was made that is compared: one that was rebuilt since, or is in a new lake, is another one.
     """
 
     object_id: int
@@ -81,6 +82,7 @@ class Pass:
     removed: int = 0
     doubled: int = 0
     before: int = 0
+    made: str = ""
 
     @property
     def left(self) -> int:
@@ -128,6 +130,7 @@ class Pass:
             ranges=self.ranges,
             began=self.began,
             before=self.before,
+            made=self.made,
             done=self.done + made.done,
             rows=self.rows + made.rows,
             mirrored=self.mirrored + made.mirrored,

@@ -145,6 +145,7 @@ class Reconciler:
             chosen = current.ranges[current.done : min(current.done + size, end)]
             current = current.and_also(self._group(table, chosen, wishes, turn, len(current.keys)))
             turn.require()
+            self._require_same(table, current)
             known = Comparisons(current, current if current.ended else known.complete)
             self._record.write(subject.topic, known)
             self._jobs.write("reconcile", self.account)
@@ -174,10 +175,28 @@ class Reconciler:
         newest = known.newest
         schema = subject.schema
         same = newest is not None and newest.object_id == schema.object_id and fit(newest.ranges, schema)
-        if newest is not None and same and not (newest.ended or wishes.anew):
+        made = self._made(subject.topic)
+        if newest is not None and same and newest.made == made and not (newest.ended or wishes.anew):
             return newest
         before = newest.left if newest is not None and same else 0
-        return Pass(schema.object_id, self._ranges(subject), began=self._clock.now().isoformat(), before=before)
+        began = self._clock.now().isoformat()
+        return Pass(schema.object_id, self._ranges(subject), began=began, before=before, made=made)
+
+    def _made(self, topic: str) -> str:
+        made = self._mirrors.states()[topic].made
+        return made.isoformat() if made is not None else ""
+
+    def _require_same(self, table: TableId, current: Pass) -> None:
+        """Check that the mirror is still the one of which earlier ranges were compared.
+
+        Raises:
+            CaptureNotReadyError: it was rebuilt meanwhile.
+        """
+        if self._made(topic_name(table, self._config.events)) != current.made:
+            raise CaptureNotReadyError(
+                f"The mirror of {table} was rebuilt while it was compared, so nothing is known of the new one. Next: compare again; the "
+                "comparison starts over."
+            )
 
     def _ranges(self, subject: Subject) -> tuple[KeyRange, ...]:
         known = self._table(subject.schema.table)

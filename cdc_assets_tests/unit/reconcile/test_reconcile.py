@@ -10,12 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.capture.reset import Reset
 from cdc_assets.config.settings import ColumnRule
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import CaptureNotReadyError, InvalidValueError, PreflightError
+from cdc_assets.lake.location import Location
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.reconcile import compare, tasks
-from cdc_assets.reconcile.progress import Pass
+from cdc_assets.reconcile.progress import Pass, Record
 from cdc_assets.reconcile.run import Reconciler, Wishes
 from cdc_assets.reconcile.subject import Subject
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -290,6 +293,38 @@ def test_a_comparison_that_dies_continues_behind_what_it_has_recorded(world: Wor
         rest = reconciler.reconcile(world.table, Wishes(), lambda _, found: later.append(found.done))
     assert later[0] > done[0]
     assert (rest.rows, rest.ended, kinds(rest)) == (100, True, [("differs", "1"), ("differs", "99")])
+
+
+def test_a_comparison_of_a_mirror_that_was_rebuilt_starts_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was compared was the mirror before."""
+    assert world.reconcile(ranges=2).done == 2
+    assert world.reconcile(ranges=1).done == 3
+    world.mirrors().catch_up([world.table], anew=True)
+    assert world.reconcile(ranges=1).done == 1
+    group = Reconciler._group
+
+    def rebuild(*asked: Any) -> Pass:
+        found = group(*asked)
+        world.mirrors().catch_up([world.table], anew=True)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Reconciler, "_group", rebuild)
+        with pytest.raises(CaptureNotReadyError, match="was rebuilt while it was compared"):
+            world.reconcile(ranges=1)
+    assert world.reconcile(ranges=1).done == 1
+
+
+def test_so_does_one_that_was_recorded_while_the_capture_was_reset(world: World) -> None:
+    """Another process may have begun to write when the folder of comparisons was moved away."""
+    assert world.reconcile(ranges=2).done == 2
+    record = Record(Location.of(world.config.lake), "shop")
+    known = record.read(world.topic)
+    reset = Reset(world.config, SystemClock(), [world.mirrors().tables.tables])
+    reset.move_away(reset.removal())
+    record.write(world.topic, known)
+    world.run("snapshot")
+    assert world.reconcile(ranges=1).done == 1
 
 
 @pytest.mark.long
