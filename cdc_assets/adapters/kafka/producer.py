@@ -283,6 +283,10 @@ class KafkaBroker:
         }
         if self._marker.topic in late or not self._sent - late:
             return {}
+        try:  # records that were given to the client later may only wait still
+            self._open_transactions.offline(self._topics.in_sync, _REQUEST_TIMEOUT_S)
+        except self._kafka.KafkaException:
+            return {}
         return dict.fromkeys(sorted(late), _UNTAKEN)
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -106,6 +107,20 @@ def test_a_topic_whose_first_record_is_refused_does_not_show_that_the_brokers_ar
     own.begin()
     assert own.send("a", RECORD)[0] == 0
     assert own.send("b", RECORD) == (1, "")
+    with pytest.raises(ConnectionLostError):
+        own.commit("marker")
+
+
+def test_a_topic_whose_time_is_over_first_is_not_the_reason_if_no_broker_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The records of others were given to the client later, and are not taken either."""
+    client = Client(("a",))
+    own = broker_of(client)
+    own.begin()
+    for topic in "ab":
+        assert own.send(topic, RECORD) == (1, "")
+    monkeypatch.setattr(client, "offline", Mock(side_effect=KafkaException(KafkaError(KafkaError._TRANSPORT))))
     with pytest.raises(ConnectionLostError):
         own.commit("marker")
 
