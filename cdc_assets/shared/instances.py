@@ -148,10 +148,15 @@ def gap_behind(state: TableState, instances: Sequence[CaptureInstance]) -> Gap |
         state: the table's state in the manifest.
         instances: the table's capture instances now.
     """
+    return None if state.position is None else gap_after(state.table, state.position, instances)
+
+
+def gap_after(table: TableId, position: Lsn, instances: Sequence[CaptureInstance]) -> Gap | None:
+    """The same for any LSN."""
     last = newest(instances)
-    if last is None or state.position is None:
+    if last is None:
         return None
-    reads = reads_of(state.table, instances, state.position, max(state.position.next(), last.start_lsn))
+    reads = reads_of(table, instances, position, max(position.next(), last.start_lsn))
     return gap_of(reads, {instance.name: instance.start_lsn for instance in instances})
 
 

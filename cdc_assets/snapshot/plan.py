@@ -36,7 +36,7 @@ from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.shared.instances import before, gap_behind, newest
+from cdc_assets.shared.instances import before, gap_after, gap_behind, newest
 from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, slices_of
 from cdc_assets.snapshot.tasks import TABLE_ERRORS
@@ -143,7 +143,9 @@ class SnapshotPlanner:
             start = before(last.start_lsn) if last and self._joins(database, draft.request) else low
             chosen = self._chosen(draft.request, len(draft.ranges))
             lost = self._has_lost(draft, instances.get(draft.schema.table, []))
-            tables.append(_entry(draft, last, self._taken_up(draft.schema, last) or start, lost=lost))
+            start = max(start, before(last.start_lsn)) if last else start
+            taken_up = self._taken_up(draft.schema, instances.get(draft.schema.table, []))
+            tables.append(_entry(draft, last, taken_up or start, lost=lost))
             slices += slices_of(draft.schema.table, draft.ranges, chosen, draft.rows, target, len(slices))
         return SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices), signal=signal)
 
@@ -177,13 +179,14 @@ class SnapshotPlanner:
         new = not request.data and not self._state.has_position(request.table)
         return new and (request.joins or self.streams(database))
 
-    def _taken_up(self, schema: TableSchema, last: CaptureInstance | None) -> Lsn | None:
-        """Watermark of READs of an earlier snapshot that was given up, if all changes after them can still be read: then
-        they are streamed from there, as if it had been finished."""
+    def _taken_up(self, schema: TableSchema, instances: Sequence[CaptureInstance]) -> Lsn | None:
+        """Watermark of READs of an earlier snapshot that was given up, if all changes after them can still be read, be it from
+        an older instance: then they are streamed from there, as if it had been finished."""
         early = self._state.early.get(schema.table)
-        if early is None or last is None or early.object_id != schema.object_id or before(last.start_lsn) > early.low:
+        if early is None or not instances or early.object_id != schema.object_id:
             return None
-        return early.low if schema.key else None
+        is_lost = gap_after(schema.table, early.low, instances) is not None
+        return early.low if schema.key and not is_lost else None
 
     def _has_lost(self, draft: Draft, instances: Sequence[CaptureInstance]) -> bool:
         """Whether rows are read of a table after whose position changes are gone, though no window has found that yet."""
@@ -285,7 +288,7 @@ def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn, *, lost: bo
         schema.table,
         schema.object_id,
         instance.name if instance else None,
-        max(low, before(instance.start_lsn)) if instance else low,
+        low,
         draft.ranges,
         request.whole,
         request.select,

@@ -25,7 +25,7 @@ FORMER_FAULTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "A3: READs of a first snapshot that was given up stay, and changes between them and the next one are read by nobody",
         "snapshot/plan.py",
-        "self._taken_up(draft.schema, last) or start",
+        "taken_up or start",
         "start",
         (("ledger/state.py", "            return early.low\n", "            return None\n"),),
     ),

@@ -291,6 +291,20 @@ def test_first_snapshot_that_is_planned_again_streams_from_its_first_reads(
     check_rows(server, config, orders)
 
 
+def test_changes_since_its_first_reads_are_in_an_older_capture_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config, orders = partial(tmp_path, monkeypatch)
+    low = events_of(config, orders)[0].lsn
+    change(server, orders)
+    server.add_column(orders, "more")
+    server.enable(orders)
+    server.commit((orders, "update", 5, "changed"))
+    assert make_capture(server, config).snapshot().tables == (orders,)
+    assert (state(config, orders).position, state(config, orders).gaps) == (low, ())
+    check_rows(server, config, orders)
+
+
 def test_reads_of_a_given_up_snapshot_whose_changes_are_gone_leave_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
