@@ -14,8 +14,8 @@ LENGTHS: Final = (60, 100, 140, 200)
 _ALWAYS: Final = frozenset({"go_on", "work", "scan", "start", "capture", "calm"})
 """What each history has."""
 _FACTORS: Final = (0, 0, 1, 1, 1, 4)
-_PLACES: Final = 3
-"""One of so many places takes part."""
+_OTHERS: Final = 0.25
+"""Share of the places of other stretches that take part, too."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,20 @@ class Mix:
         events: Mapping[str, int],
         kinds: Mapping[str, int],
         places: Sequence[str],
-        stretches: Sequence[str],
+        stretches: Mapping[str, Sequence[str]],
     ) -> Self:
-        """Choose from all that there are, by their weights."""
-        chosen = _weighed(rng, events)
+        """Choose from all that there are, by their weights.
+
+        Args:
+            stretches: with the places of each.
+        """
+        chosen, about = _weighed(rng, events), rng.sample(list(stretches), rng.choice([1, 2]))
+        of_them = {place for name in about for place in stretches[name]}
         return cls(
             rng.choices(list(chosen), list(chosen.values()), k=rng.choice(LENGTHS)),
             _weighed(rng, kinds),
-            rng.sample(places, len(places) // _PLACES),
-            rng.sample(stretches, rng.randrange(1, len(stretches) + 1)),
+            [place for place in places if place in of_them or rng.random() < _OTHERS],
+            about,
         )
 
 

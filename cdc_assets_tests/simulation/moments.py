@@ -73,7 +73,9 @@ STRETCHES: Final = {
 """Who works in a stretch of a history, and of which places two are waited for."""
 MOST_WAITING: Final = 20
 """Events that wait; the oldest is given up for a newer one."""
-_LONGEST: Final = 80
+_OFTEN: Final = 0.1
+"""Chance that something happens at a place of the history's mix, though nothing waits for it."""
+_LONGEST: Final = 200
 """Choices of who goes on in a stretch."""
 
 
@@ -97,9 +99,10 @@ class Moments(Weather):
 
     def prepare_moments(self) -> None:
         """From now on pauses are looked at."""
-        self.mix = Mix.of(self.rng, EVENTS, KINDS, list(AT), list(STRETCHES))
+        self.mix = Mix.of(self.rng, EVENTS, KINDS, list(AT), {name: places for name, (_, places) in STRETCHES.items()})
         self.waiting, self._near = list[Waiting](), list[tuple[Waiting, Actor, int]]()
         self.met = list[str]()
+        self.is_fair = False
         self.scheduler.on_pause = self._look_around
 
     def await_moment(self) -> None:
@@ -111,6 +114,8 @@ class Moments(Weather):
         about = self.rng.choice(self.mix.stretches)
         kind, places = STRETCHES[about]
         self.say(f"a stretch: {about}")
+        if self.rng.random() < 0.7:  # else what is away stays away
+            self.end_faults()
         for place in self.rng.sample(places, 2):
             self._await(place)
         if about == "rounds":
@@ -135,8 +140,11 @@ class Moments(Weather):
         self.remember()
 
     def _await(self, place: str) -> None:
+        self._keep(self._at(place))
+
+    def _at(self, place: str) -> Waiting:
         what = self.rng.choices(list(AT[place]), list(AT[place].values()))[0]
-        self._keep(Waiting(place, what, self.rng.choice([0, 0, 1, 1, 2, 4]), self._random()))
+        return Waiting(place, what, self.rng.choice([0, 0, 1, 1, 2, 4]), self._random())
 
     def _await_readers(self) -> None:
         """Often somebody reads what a fault has left as soon as the next window is complete."""
@@ -156,6 +164,9 @@ class Moments(Weather):
         found = [one for one in self.waiting if one.place in actor.at][:1]
         if found:
             self.waiting.remove(found[0])
+        elif not self.is_fair and self.rng.random() < _OFTEN:
+            found = [self._at(place) for place in self.mix.places if place in actor.at][:1]
+        if found:
             self._near.append((found[0], actor, found[0].left))
         near, self._near = self._near, []
         for one, who, left in near:
@@ -174,8 +185,8 @@ class Moments(Weather):
             self.rng = known
 
     def end_moments(self) -> None:
-        """Nothing waits any more."""
-        self.waiting, self._near = [], []
+        """Nothing waits any more, and nothing happens."""
+        self.waiting, self._near, self.is_fair = [], [], True
 
     def work_beside(self, _: Actor) -> None:
         """Transactions of tables that somebody reads, rather than of others."""
