@@ -183,7 +183,7 @@ class DeltaTables:
         finally:
             self.forget(directory)
 
-    def append(
+    def append_files(
         self,
         handle: DeltaTable,
         files: Sequence[DataFile],

@@ -276,7 +276,7 @@ class TopicTables(DeltaTables):
             try:
                 mark = replace(self._behind(handle, directory, files, window_id), timed=timed)
                 also = () if files else (self._left_out,)
-                self.append(handle, files, window_id, metadata, also)
+                self.append_files(handle, files, window_id, metadata, also)
             except CommitFailedError as error:
                 self.forget(directory)
                 if attempt == COMMIT_ATTEMPTS - 1 and is_newest(self.location, directory, handle.version()):

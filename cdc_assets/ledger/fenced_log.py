@@ -228,7 +228,7 @@ class FencedLog:
         """
         written: Row | None = row
         try:
-            self._tables.append(self._tables.kept(self.directory), [file], sequence, {})
+            self._tables.append_files(self._tables.kept(self.directory), [file], sequence, {})
         except CommitFailedError:
             written = self._found()
         except STORE_ERRORS as error:

@@ -145,7 +145,7 @@ def test_an_error_of_the_commit_cannot_be_hidden(
         raise OSError("the store is gone")
 
     tables, _ = tables_with(tmp_path, catching)
-    monkeypatch.setattr(DeltaTables, "append", away)
+    monkeypatch.setattr(DeltaTables, "append_files", away)
     with pytest.raises(LakeError, match="the store is gone"):
         append_window(tables, 1)
 
@@ -175,7 +175,7 @@ def test_nothing_is_committed_after_the_call_has_ended(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_may_be_there_counts_as_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = DeltaTables.append
+    original = DeltaTables.append_files
 
     def answer_is_lost(*given: Any) -> None:
         original(*given)
@@ -188,7 +188,7 @@ def test_a_commit_that_may_be_there_counts_as_tried(tmp_path: Path, monkeypatch:
         raise ValueError("enough")
 
     tables, _ = tables_with(tmp_path, stubborn)
-    monkeypatch.setattr(DeltaTables, "append", answer_is_lost)
+    monkeypatch.setattr(DeltaTables, "append_files", answer_is_lost)
     with pytest.raises(SinkError, match="after the commit") as told:
         append_window(tables, 1)
     assert told.value.is_tried
@@ -197,7 +197,7 @@ def test_a_commit_that_may_be_there_counts_as_tried(tmp_path: Path, monkeypatch:
 
 def test_a_conflict_is_solved_within_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables, sink = tables_with(tmp_path, commit)
-    original, attempts = DeltaTables.append, list[int]()
+    original, attempts = DeltaTables.append_files, list[int]()
 
     def refused_once(*given: Any) -> None:
         attempts.append(1)
@@ -205,7 +205,7 @@ def test_a_conflict_is_solved_within_one_call(tmp_path: Path, monkeypatch: pytes
             raise CommitFailedError("another writer was first")
         original(*given)
 
-    monkeypatch.setattr(DeltaTables, "append", refused_once)
+    monkeypatch.setattr(DeltaTables, "append_files", refused_once)
     assert append_window(tables, 1)
     assert (len(attempts), len(sink.calls)) == (2, 1)
 

@@ -182,7 +182,8 @@ def callers(name: str, of: str | None = None) -> set[str]:
     """Modules of the library that call a function of this name; or a method, of what ends so."""
     found = set()
     for path in (ROOT / "cdc_assets").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if f"{name}(" in text else ():
             if isinstance(node, ast.Call):
                 owner, dot, called = ast.unparse(node.func).rpartition(".")
                 if called == name and (not dot if of is None else dot and owner.endswith(of)):
@@ -190,23 +191,10 @@ def callers(name: str, of: str | None = None) -> set[str]:
     return found
 
 
-def appending() -> set[str]:
-    """Modules that commit files by `DeltaTables.append`, which takes four arguments or five."""
-    found = set()
-    for path in (ROOT / "cdc_assets").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            if node.func.attr == "append" and len(node.args) + len(node.keywords) > 3:
-                found.add(str(path.relative_to(ROOT / "cdc_assets")))
-    return found
-
-
-@pytest.mark.long
 def test_rows_enter_tables_in_few_places() -> None:
     """All others hand a step to `carry_out`."""
     assert callers("create_write_transaction", of="") == {"lake/tables.py", "lake/replacing.py"}
-    assert appending() == {"lake/topics.py", "ledger/fenced_log.py"}, "of `DeltaTables`; the second are records"
+    assert callers("append_files", of="") == {"lake/topics.py", "ledger/fenced_log.py"}, "the second are records"
     assert not callers("write_deltalake") | callers("write_deltalake", of="")
     assert callers("commit", of="tables") == {
         "lake/step.py",  # windows, rounds, chunks, batches
@@ -216,7 +204,6 @@ def test_rows_enter_tables_in_few_places() -> None:
     }
 
 
-@pytest.mark.long
 def test_files_leave_tables_in_few_places() -> None:
     """All others hand a step to `carry_out`."""
     assert callers("replace_files") == {
@@ -226,7 +213,7 @@ def test_files_leave_tables_in_few_places() -> None:
         "lake/overwriting.py",  # what an asset of a user returns
     }
     assert callers("commit", of="change") == {"lake/step.py"}
-    assert not callers("delete", of="")
+    assert not callers("delete", of="") | callers("compact", of=".optimize") | callers("restore", of="")
 
 
 KINDS = {
@@ -241,7 +228,6 @@ KINDS = {
 """Module that carries out steps of a kind → the one that says of what they consist."""
 
 
-@pytest.mark.long
 def test_kinds_of_steps() -> None:
     assert callers("carry_out") == KINDS.keys()
     page = (ROOT / "docs" / "architecture.md").read_text().partition("| Step | Where |")[2].partition("\n\n")[0]
