@@ -37,7 +37,7 @@ AT: Final = {
     "replacement-checked": {"sleep_there": 5, "rewrite_there": 1},
     "commit of replacement": {"lose_there": 4, "sleep_there": 1, "crash_there": 1},
     "mirror-history-committed": {"rewrite_there": 3, "crash_there": 1, "sleep_there": 1},
-    "mirror-planned": {"crash_there": 1, "sleep_there": 1},
+    "mirror-planned": {"crash_there": 1, "sleep_there": 1, "rewrite_there": 2},
     "retention-announced": {"crash_there": 1, "sleep_there": 1},
     "checkpoint-prepared": {"sleep_there": 1, "rewrite_there": 1},
     "snapshot-complete": {"mirror_there": 3, "work_beside": 1},

@@ -18,7 +18,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 import cdc_assets
-from cdc_assets.errors import LakeConflictError
+from cdc_assets.errors import InvariantError, LakeConflictError
 from cdc_assets.lake import tables
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets_tests.simulation.scheduler import Actor, Scheduler
@@ -66,11 +66,13 @@ class Store:
         """Those who were overtaken when they last asked."""
 
     def _hear(self, record: logging.LogRecord) -> bool:
-        """Whoever says that another writer was first must have had one."""
+        """Whoever says that another writer was first must have had one, and nobody reports a fault of the product."""
         actor = self._scheduler.current
         told = [one for one in record.args or () if isinstance(one, LakeConflictError) and "another writer" in str(one)]
         if told and actor is not None and not actor.has_rivals:
             self._scheduler.accused.append(f"{actor.name} had no rival, and said: {record.getMessage()}")
+        if actor is not None and any(isinstance(one, InvariantError) for one in record.args or ()):
+            self._scheduler.accused.append(f"{actor.name} said: {record.getMessage()}")
         return True
 
     def reach(self, step: str) -> None:
