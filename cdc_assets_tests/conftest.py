@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import gc
 import os
 import shutil
 import signal
@@ -35,6 +36,7 @@ os.environ.setdefault("TOKIO_WORKER_THREADS", "1")
 _JAVA = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", "-Xlog:all=error:stderr"]
 _JAVA += [f"-XX:SharedArchiveFile={archive}" for archive in Path(sys.prefix).glob("spark-*.jsa")]
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JAVA))
+gc.disable()  # until all tests are known: nothing of them is garbage, and looking through them took a fifth of that time
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers a width of 80; tables are as wide as in a pipe
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is no fault; `timeout` ends what hangs
@@ -66,6 +68,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     places = {root / name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """No later collection of garbage looks through modules and tests, which stay."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
