@@ -1,7 +1,7 @@
 """The server and the time as actors meet them: others may take their turns at each question."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets_tests.simulation.chunks import answer, kind_of
+from cdc_assets_tests.simulation.replicas import Connection, Floor, answering, check_names
 from cdc_assets_tests.simulation.scheduler import Scheduler
 from cdc_assets_tests.simulation.server import LaggingServer
 from cdc_assets_tests.unit.streaming.simulation import SimulatedBulk, SimulatedClock
@@ -18,7 +19,7 @@ class Asked:
     """A server's control plane as one actor asks it: others may take their turns at each question."""
 
     def __init__(self, server: LaggingServer, scheduler: Scheduler) -> None:
-        self._server, self._scheduler = server, scheduler
+        self._server, self._scheduler, self._connection = server, scheduler, Connection(server)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._server, name)
@@ -27,7 +28,7 @@ class Asked:
 
         def ask(*arguments: Any, **named: Any) -> Any:
             self._scheduler.pause(f"server.{name}")
-            return found(*arguments, **named)
+            return self._connection.ask(name, arguments, named)
 
         return ask
 
@@ -37,6 +38,7 @@ class AskedBulk(SimulatedBulk):
     """Its data plane."""
 
     scheduler: Scheduler = None  # type: ignore[assignment]
+    needs: Floor | None = None
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         self.scheduler.pause(f"server.read of {kind_of(statement)}")
@@ -47,15 +49,16 @@ class AskedBulk(SimulatedBulk):
         for name, error in list(self.server.troubles.items()):
             if f"[{name}]" in statement:
                 raise error
-        found = answer(self.server, statement, parameters)
+        server = answering(self.server, self.needs)
+        check_names(server, statement)
+        found = answer(server, statement, parameters)
         if found is None:
-            yield from super().read(statement, parameters)
+            yield from SimulatedBulk(server).read(statement, parameters)
         else:
-            yield from found.to_batches(max_chunksize=self.server.batch_rows)
+            yield from found.to_batches(max_chunksize=server.batch_rows)
 
     def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "AskedBulk":
-        """The server that answers is the one that was asked how far it is."""
-        return self
+        return replace(self, needs=(database, lsn, captured))
 
 
 class TurnClock(SimulatedClock):

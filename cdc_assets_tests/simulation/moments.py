@@ -19,28 +19,28 @@ from cdc_assets_tests.simulation.weather import EVENTS, Weather
 AT: Final = {
     "marker-written": {"lag_there": 5, "work_beside": 3, "scan_some": 1, "crash_there": 1},
     "read of chunk end": {"lag_there": 3, "work_beside": 3, "scan_some": 1},
-    "chunk-read": {"work_beside": 3, "scan_there": 2, "leave_there": 1},
+    "chunk-read": {"work_beside": 3, "scan_there": 2, "leave_there": 1, "fill_there": 1},
     "signals-recorded": {"work_beside": 2, "scan_there": 2},
-    "commit of READs": {"lose_there": 3, "crash_there": 4, "sleep_there": 2},
+    "commit of READs": {"lose_there": 3, "crash_there": 4, "sleep_there": 2, "fill_there": 1},
     "reads-committed": {"crash_there": 2},
     "round-written": {"crash_there": 2, "work_beside": 1},
-    "commit of round": {"crash_there": 4, "lose_there": 3, "sleep_there": 1, "work_beside": 1},
+    "commit of round": {"crash_there": 4, "lose_there": 3, "sleep_there": 1, "work_beside": 1, "fill_there": 1},
     "round-planned": {"work_beside": 2, "crash_there": 1},
     "moment-fixed": {"work_beside": 3, "lag_there": 1},
     "read of rows": {"work_beside": 3, "lag_there": 2},
     "read of changes": {"leave_there": 3, "scan_some": 1, "work_beside": 1},
     "table-committed": {"crash_there": 2, "sleep_there": 1},
-    "commit of window": {"sleep_there": 2, "leave_out_there": 4, "crash_there": 1, "lose_there": 3},
+    "commit of window": {"sleep_there": 2, "leave_out_there": 4, "crash_there": 1, "lose_there": 3, "fill_there": 1},
     "commit of number left out": {"crash_there": 1},
-    "files-joined": {"rewrite_there": 2, "sleep_there": 1},
+    "files-joined": {"rewrite_there": 2, "sleep_there": 1, "fill_there": 1},
     "compaction-written": {"rewrite_there": 1, "sleep_there": 1},
     "replacement-checked": {"sleep_there": 5, "rewrite_there": 1},
-    "commit of replacement": {"lose_there": 4, "sleep_there": 1, "crash_there": 1},
+    "commit of replacement": {"lose_there": 4, "sleep_there": 1, "crash_there": 1, "fill_there": 1},
     "mirror-history-committed": {"rewrite_there": 3, "crash_there": 1, "sleep_there": 1},
-    "mirror-planned": {"crash_there": 1, "sleep_there": 1, "rewrite_there": 2},
+    "mirror-planned": {"crash_there": 1, "sleep_there": 1, "rewrite_there": 2, "fill_there": 1},
     "retention-announced": {"crash_there": 1, "sleep_there": 1},
     "checkpoint-prepared": {"sleep_there": 1, "rewrite_there": 1},
-    "snapshot-complete": {"mirror_there": 3, "work_beside": 1},
+    "snapshot-complete": {"mirror_there": 3, "work_beside": 1, "fill_there": 1},
     "window-complete": {"follow_there": 3, "crash_there": 1},
     "publish-begun": {"overtake_there": 1, "refuse_there": 2},
     "publish-sent": {"overtake_there": 1, "lose_sent": 2, "refuse_there": 2, "time_out": 1},
@@ -257,6 +257,10 @@ class Moments(Weather):
     def leave_there(self, _: Actor) -> None:
         """A database goes away."""
         self.leave_database()
+
+    def fill_there(self, _: Actor) -> None:
+        """From here on the store has no room for a while."""
+        self.fill_store()
 
     def refuse_there(self, _: Actor) -> None:
         """The broker refuses what was sent just now to one topic."""

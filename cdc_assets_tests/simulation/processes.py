@@ -94,10 +94,8 @@ class Processes(Signals):
 
     def look(self) -> None:
         """Somebody looks at the capture; what is called healthy is held against the law."""
-        begun, captured = (
-            self.server.now,
-            dict(self.server.ends),
-        )  # a look that takes hours tells what was when it began
+        # a look that takes hours tells what was when it began
+        begun, captured = self.server.now, self.server.replicas.captured_everywhere(self.server)
         report = self._report()
         self.looks[report.health] += 1
         self.say(f"  it is {report.headline}")
@@ -106,7 +104,7 @@ class Processes(Signals):
 
     def _report(self) -> CaptureReport:
         overview = CaptureOverview(self.config, Asked(self.server, self.scheduler))
-        return report_of(overview, self.server.now, marker=lambda: self.cluster.marker)
+        return report_of(overview, self.server.now - self.server.behind, marker=lambda: self.cluster.marker)
 
     def begin(self, kind: str) -> Actor:
         return self.scheduler.start(kind, getattr(self, kind))

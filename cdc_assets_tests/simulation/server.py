@@ -4,9 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
+from cdc_assets.core.clocks import CLOCK_SKEW_S
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
@@ -49,7 +50,15 @@ class LaggingServer(SimulatedServer):
     ends: dict[str, Lsn] = field(default_factory=dict)
     """How far it has read."""
     times: dict[Lsn, datetime] = field(default_factory=dict)
-    """When each transaction was committed."""
+    """When each transaction was really committed."""
+    entries: dict[str, list[tuple[Lsn, datetime]]] = field(default_factory=lambda: defaultdict(list))
+    """`cdc.lsn_time_mapping`: transactions, and ends of the log, with the server's local time."""
+    stamps: dict[Lsn, datetime] = field(default_factory=dict)
+    """The server's local time at each transaction."""
+    ahead: timedelta = timedelta()
+    """What the server's clock is ahead of the time."""
+    offset: timedelta = timedelta()
+    """The server's offset from UTC."""
     first_rows: dict[TableId, Counter[tuple[int, object]]] = field(default_factory=dict)
     """Rows from before capture began."""
     sessions: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -99,6 +108,16 @@ class LaggingServer(SimulatedServer):
     def allows_snapshot(self, database: str) -> bool:
         return False
 
+    def server_time(self) -> datetime:
+        return (self.now + self.ahead).astimezone(timezone(self.offset))
+
+    def local_time(self) -> datetime:
+        """What commits are stamped with."""
+        return self.server_time().replace(tzinfo=None)
+
+    def end_time(self, change: Change) -> datetime:
+        return self.stamps[change.lsn]
+
     def commit(self, *changes: tuple[TableId, str, int, str]) -> Lsn:
         """One transaction; no capture job has read it yet."""
         self._stamp()
@@ -109,7 +128,7 @@ class LaggingServer(SimulatedServer):
             for change in self._logged(table, what, key, note, lsn, place)
         ]
         self.history += made
-        self.times[lsn] = self.now
+        self.times[lsn], self.stamps[lsn] = self.now, self.local_time()
         for name in {change.table.database for change in made}:
             self.log[name].append(Commit(lsn, [change for change in made if change.table.database == name]))
         return lsn
@@ -148,7 +167,7 @@ class LaggingServer(SimulatedServer):
         lsn = self.tick()
         change = Change(table, lsn, 1, Lsn.from_int(int(lsn) + 0x100), operation, dict(self.markers[own_id]))
         self.history.append(change)
-        self.times[lsn] = self.now
+        self.times[lsn], self.stamps[lsn] = self.now, self.local_time()
         self.log[table.database].append(Commit(lsn, [change]))
 
     def changes_in(self, instance: str) -> list[Change]:
@@ -178,10 +197,12 @@ class LaggingServer(SimulatedServer):
                         kept = {name: change.row.get(name) for name in instance.columns}
                         self.change_tables[instance.name].append(replace(change, row=kept))
             self.scanned[database].append(commit.lsn)
+            self.entries[database].append((commit.lsn, self.stamps[commit.lsn]))
             self.ends[database] = commit.lsn
         self.log[database] = [] if most is None else waiting[most:]
         if most is None:
             self.ends[database] = self.tick()
+            self.entries[database].append((self.ends[database], self.local_time()))
 
     def scan_all(self) -> None:
         """All capture jobs read all."""
@@ -234,6 +255,7 @@ class LaggingServer(SimulatedServer):
         super().clean_up(keep_from)
         for name, known in self.scanned.items():
             self.scanned[name] = [lsn for lsn in known if lsn >= keep_from]
+            self.entries[name] = [entry for entry in self.entries[name] if entry[0] >= keep_from]
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         return self.ends.get(database)
@@ -246,10 +268,16 @@ class LaggingServer(SimulatedServer):
     def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
         found = {}
         for lsn in lsns:
-            before = [known for known in self.scanned[database] if known <= lsn]
+            before = [stamp for known, stamp in self.entries[database] if known <= lsn]
             if before:
-                found[lsn] = self.times[before[-1]]
+                found[lsn] = before[-1].replace(tzinfo=timezone(self.offset))
         return found
+
+    def was_set_back(self, database: str, lsn: Lsn) -> bool:
+        entries, skew, now = self.entries[database], timedelta(seconds=CLOCK_SKEW_S), self.local_time()
+        own = [stamp for known, stamp in entries if known == lsn]
+        later = [stamp for known, stamp in entries if known > lsn]
+        return any(stamp > now + skew or stamp < earliest - skew for stamp in later for earliest in own or [stamp])
 
     def rows_at(self, table: TableId, lsn: Lsn) -> Counter[tuple[int, object]]:
         """Rows right after a commit."""

@@ -12,8 +12,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets_tests.simulation import law
 from cdc_assets_tests.simulation.broker import Cluster
+from cdc_assets_tests.simulation.replicas import Replicas, ReplicatedServer
 from cdc_assets_tests.simulation.scheduler import Scheduler
-from cdc_assets_tests.simulation.server import LaggingServer
 from cdc_assets_tests.simulation.store import Store
 from cdc_assets_tests.unit.streaming.captures import make_config
 
@@ -53,7 +53,7 @@ class Shared:
         self.folder, self.lake, self.said = folder, folder / "lake", list[str]()
         self.lake.mkdir()
         self.scheduler = Scheduler(random.Random(-1 - seed), self.say)  # noqa: S311 - the same
-        self.server = LaggingServer(names=DATABASES)
+        self.server = ReplicatedServer(names=DATABASES, replicas=Replicas(random.Random(f"replicas {seed}")))  # noqa: S311 - the same
         self.cluster = Cluster(self.scheduler)
         self.store = Store(self.scheduler, self.say)
         policy = self.rng.choice(["", "delete", "compact"])

@@ -7,19 +7,25 @@ committed to the same ledger since it committed itself, or took over: who takes 
 without a row of its own.
 """
 
+import errno
+import io
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from deltalake.exceptions import CommitFailedError
+from pyarrow import fs
 
 import cdc_assets
 from cdc_assets.errors import InvariantError, LakeConflictError
 from cdc_assets.lake import tables
+from cdc_assets.lake.location import Location
 from cdc_assets.ledger.fenced_log import FencedLog, Row
 from cdc_assets_tests.simulation.scheduler import Actor, Scheduler
 
@@ -46,6 +52,28 @@ def kind_of(about: Mapping[str, str]) -> str:
     return "window in " if "window_id" in about else ""
 
 
+def _full(name: str) -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+
+
+class _FullFile(io.RawIOBase):
+    """A file that takes no byte."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, _: object) -> int:  # type: ignore[override]
+        raise _full("")
+
+
+class _FullFiles(fs.SubTreeFileSystem):
+    """Files of a store without room: those that are begun stay empty."""
+
+    def open_output_stream(self, path: str, *arguments: Any, **named: Any) -> pa.NativeFile:
+        super().open_output_stream(path).close()
+        return pa.PythonFile(_FullFile(), mode="w")
+
+
 class Store:
     """The weather of commits.
 
@@ -58,12 +86,19 @@ class Store:
     def __init__(self, scheduler: Scheduler, say: Callable[[str], None]) -> None:
         self._scheduler, self._say = scheduler, say
         self.next_fault, self.meant = "", ""
+        self.full_until = 0
+        """Turn until which there is no room for a file or a commit, whoever writes it."""
         self._rows = Counter[str]()
         """Commits to each ledger."""
         self._seen: dict[tuple[Actor, str], int] = {}
         """How many of them there were when a writer last took over or committed."""
         self._overtaken: list[Actor] = []
         """Those who were overtaken when they last asked."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more can be written."""
+        return self._scheduler.turn < self.full_until
 
     def _hear(self, record: logging.LogRecord) -> bool:
         """Whoever says that another writer was first must have had one, and nobody reports a fault of the product."""
@@ -111,6 +146,8 @@ class Store:
             name, what = Path(table.table_uri).name, kind_of(named["commit_properties"].custom_metadata)
             place = f"{what}{name}"
             self._scheduler.pause(f"commit of {place}")
+            if self.is_full:
+                raise _full(place)
             fault = ""
             if self.next_fault and self.meant in place:
                 fault, self.next_fault, self.meant = self.next_fault, "", ""
@@ -127,6 +164,17 @@ class Store:
                 raise CommitFailedError(f"Transaction failed: Version {table.version() + 1} already exists")
             self._scheduler.pause(f"behind a commit of {place}")
 
+        opened, written = Location.filesystem, Location.write
+
+        def filesystem(location: Location, directory: str) -> fs.FileSystem:
+            found = opened(location, directory)
+            return _FullFiles(found.base_path, found.base_fs) if self.is_full else found
+
+        def write(location: Location, directory: str, name: str, content: bytes) -> None:
+            if self.is_full:
+                raise _full(name)
+            written(location, directory, name, content)
+
         claimed = FencedLog.claim
 
         def claim(log: FencedLog, known: Mapping[str, Sequence[Row]] | None = None) -> Sequence[Row]:
@@ -137,6 +185,8 @@ class Store:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kind, "create_write_transaction", commit)
             patch.setattr(FencedLog, "claim", claim)
+            patch.setattr(Location, "filesystem", filesystem)
+            patch.setattr(Location, "write", write)
             listener = logging.Handler()
             listener.addFilter(self._hear)
             listener.emit = lambda _: None  # type: ignore[method-assign]

@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import DatabaseAwayError, QueryError
-from cdc_assets_tests.simulation.connectors import Connectors
 from cdc_assets_tests.simulation.processes import MOST
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.shared import HOURS
+from cdc_assets_tests.simulation.surroundings import Surroundings
 from cdc_assets_tests.unit.streaming.law import state_of
 
 EVENTS: Final = {
@@ -52,11 +52,17 @@ EVENTS: Final = {
     "source_work": 8,
     "write_lines": 4,
     "rotate": 4,
+    "lag_behind": 3,
+    "follow_primary": 2,
+    "fill_store": 1,
+    "set_clock": 2,
+    "set_server_clock": 1,
+    "change_time_zone": 1,
 }
 """What a history is made of, and how often."""
 
 
-class Weather(Connectors):
+class Weather(Surroundings):
     """Events of a history, by name."""
 
     def go_on(self) -> None:
@@ -255,6 +261,7 @@ class Weather(Connectors):
 
     def end_faults(self) -> None:
         """Everything is there again, and nothing is refused."""
+        self.end_surroundings()
         self.accept_topic()
         self.accept_reads()
         self.return_database()
@@ -280,6 +287,7 @@ class Weather(Connectors):
         self.server.now += timedelta(minutes=3)
         self.run_alone("look")
         self.is_calm = False
+        self.server.replicas.begin_again(self.server)
 
     def _renew_if_altered(self, table: TableId) -> None:
         names = tuple(column.name for column in self.server.schemas[table].columns)
@@ -313,6 +321,7 @@ class Weather(Connectors):
             self._capture_one(table)
         self.remember()
         self.is_calm = known
+        self.server.replicas.begin_again(self.server)
 
     def _capture_one(self, table: TableId) -> None:
         """A transaction comes, the oldest one that waits is captured, and mirrors follow."""

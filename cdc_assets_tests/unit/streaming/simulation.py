@@ -287,6 +287,10 @@ class SimulatedServer:
     def was_set_back(self, database: str, lsn: Lsn) -> bool:
         return False
 
+    def end_time(self, change: Change) -> datetime:
+        """When a change was committed, by the server's local time."""
+        return self.now.replace(tzinfo=None)
+
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
         return {schema.table: len(self.rows[schema.table]) for schema in schemas}
 
@@ -396,7 +400,7 @@ class SimulatedBulk:
             "__$seqval": pa.array([c.seqval.raw for c in changes], pa.binary()),
             "__$operation": pa.array([c.operation for c in changes], pa.int32()),
             "__$update_mask": pa.array([b"\xff" for _ in changes], pa.binary()),
-            "tran_end_time": pa.array([self.server.now.replace(tzinfo=None) for _ in changes], pa.timestamp("us")),
+            "tran_end_time": pa.array(list(map(self.server.end_time, changes)), pa.timestamp("us")),
         }
         return pa.table(columns | self._data(statement.partition(" FROM ")[0], [c.row for c in changes]))
 
