@@ -414,9 +414,10 @@ class SqlServerSource:
         return None if answer is None else str(answer).lower() in ("1", "true")
 
     def empty_scans(self, database: str) -> tuple[int, int] | None:
-        """Number of the newest scan session, and how many scans of it in a row found nothing; None if that is not known."""
+        """Number of the newest scan session, and how many scans of it in a row found nothing; None if that is not known, as on a
+        secondary."""
         try:
-            rows = self._rows(queries.EMPTY_SCANS, database)
+            rows = self._rows(queries.EMPTY_SCANS, database, database)
         except (QueryError, PreflightError):  # needs VIEW DATABASE STATE
             return None
         return (integer(rows[0][0]), integer(rows[0][1])) if rows else None

@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from cdc_assets.adapters.sqlserver import queries
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets_tests.contract.source.conftest import DATABASE, Server, connection, drain
 from mssql_standin.control import StandIn
@@ -54,6 +55,15 @@ def test_capture_job_that_fails_tells_why(captured: Server, standin: StandIn, so
     while source.capture_job(DATABASE).trouble and time.monotonic() < deadline:  # the next scan makes it good
         time.sleep(0.1)
     assert source.capture_job(DATABASE).trouble == ""
+
+
+def test_scans_of_a_secondary_say_nothing(
+    captured: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may show those of a time when it was the primary."""
+    assert source.empty_scans(DATABASE)
+    monkeypatch.setattr(queries, "EMPTY_SCANS", queries.EMPTY_SCANS.replace("READ_WRITE", "READ_ONLY"))
+    assert source.empty_scans(DATABASE) is None
 
 
 def test_agent_by_query_of_the_user(captured: Server) -> None:
