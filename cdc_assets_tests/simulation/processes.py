@@ -27,6 +27,7 @@ KINDS: Final = {
     "reconcile": 2,
     "engine": 3,
     "reader": 4,
+    "consumer": 4,
 }
 """Processes, and how often each is started."""
 
@@ -40,6 +41,7 @@ MOST: Final = {
     "reconcile": 1,
     "engine": 2,
     "reader": 2,
+    "consumer": 2,
 }
 """Processes of a kind at once."""
 

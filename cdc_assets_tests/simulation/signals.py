@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import ConfigurationError, LakeFullError
 from cdc_assets.signals.requests import ask, compose
 from cdc_assets_tests.simulation.checks import Checks
 from cdc_assets_tests.simulation.server import pair
@@ -78,7 +78,10 @@ class Signals(Checks):
                 ask(self.config, composed)
             else:
                 self.server.write_signal(place, (own_id, composed.signal.type, composed.signal.data))
-        except ConfigurationError as refused:  # none of the tables is captured yet
+        except (
+            ConfigurationError,
+            LakeFullError,
+        ) as refused:  # none of the tables is captured yet, or there is no room
             self.say(f"  {refused}")
         return own_id
 

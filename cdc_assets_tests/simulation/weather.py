@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import DatabaseAwayError, QueryError
+from cdc_assets_tests.simulation.consumers import Consumers
 from cdc_assets_tests.simulation.processes import MOST
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.shared import HOURS
-from cdc_assets_tests.simulation.surroundings import Surroundings
 from cdc_assets_tests.unit.streaming.law import state_of
 
 EVENTS: Final = {
@@ -58,11 +58,16 @@ EVENTS: Final = {
     "set_clock": 2,
     "set_server_clock": 1,
     "change_time_zone": 1,
+    "send_events": 8,
+    "compact_topic": 2,
+    "trim_topic": 1,
+    "add_partition": 1,
+    "move_leader": 1,
 }
 """What a history is made of, and how often."""
 
 
-class Weather(Surroundings):
+class Weather(Consumers):
     """Events of a history, by name."""
 
     def go_on(self) -> None:

@@ -9,6 +9,8 @@ once more, and the law is checked (`law`).
 from collections.abc import Collection, Sequence
 from typing import Final
 
+import pytest
+
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.incremental import rounds
@@ -35,8 +37,9 @@ class World(Moments):
         """
         rounds.MAX_CHUNKS = MAX_CHUNKS
         leaves.LEAF_BYTES = self.rng.choice([LEAF_BYTES, leaves.LEAF_BYTES])
-        with listening(self.store.reach), self.store.disturbed():
+        with listening(self.store.reach), self.store.disturbed(), pytest.MonkeyPatch.context() as patch:
             self.prepare_connectors()
+            self.prepare_consumers(patch)
             self.prepare_moments()
             for kind in ("capture", "mirror", "publisher"):
                 self.begin(kind)
@@ -70,10 +73,11 @@ class World(Moments):
         if self.touched:
             self._run("capture", "repair")
         self._run("capture")
-        self._run("mirror", "publisher", "engine", "reader")
+        self._run("mirror", "publisher", "engine", "reader", "consumer")
         self.check()
         self.check_repaired()
         self.check_connectors()
+        self.check_consumed()
         self.check_signals()
 
     def _run(self, *kinds: str) -> None:
