@@ -16,6 +16,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError, ConnectionLostError, CredentialsError
 from cdc_assets.shared.progress import StreamSummary
+from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.unit.streaming.child import config_of
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from mssql_standin.control import StandIn
@@ -94,18 +95,24 @@ def test_a_table_that_is_locked_is_read_when_it_is_free_and_the_other_streams(se
     holder.execute("BEGIN TRANSACTION; SELECT id FROM dbo.orders WITH (TABLOCKX, HOLDLOCK)")
     streamed: list[int] = []
 
-    def release() -> None:
-        streamed.extend(keys(config, OTHER))
-        holder.close()
+    def look() -> list[int]:
+        streamed[:] = keys(config, OTHER) if (tmp_path / "lake" / f"shop.{OTHER}").exists() else []
+        return streamed
 
-    later = [threading.Timer(1.5, insert, (server, OTHER, 2)), threading.Timer(4.0, release)]
-    for timer in later:
-        timer.start()
+    def work_and_release() -> None:
+        try:
+            wait_until(look, 60, lambda: "the other table is not read")
+            insert(server, OTHER, 2)
+            wait_until(lambda: 2 in look(), 60, lambda: "the other table does not stream")
+        finally:
+            holder.close()
+
+    beside = threading.Thread(target=work_and_release)
+    beside.start()
     try:
         assert follow(config) is not None
     finally:
-        for timer in later:
-            timer.join()
+        beside.join()
     assert streamed == [1, 2], "the other table streams meanwhile"
     assert keys(config, LOCKED) == [1]
 

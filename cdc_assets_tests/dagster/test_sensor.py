@@ -268,6 +268,7 @@ def test_reading_without_an_end_is_a_reason_to_start_while_nothing_is_committed(
 ) -> None:
     """The run of the snapshot did not wait for the capture job any longer, and mirrors publish nothing before that end."""
     shop.write({"mirror.enabled": "true"})
+    monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(minutes=10))  # the machine may be slow
     with monkeypatch.context() as patched:
         patched.setattr(OpenReadings, "find_end", lambda *_: None)
         assert shop.snapshot(instance, due_only=False).success
