@@ -187,8 +187,10 @@ class Capture:
             raise next(problem for problem in unavailable.values() if isinstance(problem, DatabaseRestoredError))
         done = self._opening.finish([*_flat(selected), *(tables or ())], unavailable)
         self._snapshotted.update(done.tables)
-        for database in asked:
+        for database in sorted(asked):
             self._opening.begin_history(database, selected, unavailable)
+        if not selected:
+            raise next(problem for problem in unavailable.values() if isinstance(problem, DatabaseRestoredError))
         ranges = None if partitions is None else tuple(partitions)
         for database, captured in selected.items():
             if tables is None:

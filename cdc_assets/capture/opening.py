@@ -181,9 +181,6 @@ class Opening:
             database: one of `restored`.
             selected: captured tables by database; the database is added.
             unavailable: databases that cannot be captured; the database is removed, or its reason updated.
-
-        Raises:
-            DatabaseRestoredError: no new history can begin, and there is no other database.
         """
         try:
             begin_history(self._ledger, self._server.source, database)
@@ -191,8 +188,6 @@ class Opening:
             check_recovery_fork(self._ledger, self._server.source, database)
         except DatabaseRestoredError as error:
             unavailable[database] = error
-            if not selected:
-                raise
         else:
             selected[database] = self.restored.pop(database)
             del unavailable[database]
