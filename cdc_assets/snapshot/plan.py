@@ -140,7 +140,7 @@ class SnapshotPlanner:
         for draft in drafts:
             target = self._target(draft.schema.table, rows)
             last = newest(instances.get(draft.schema.table, []))
-            start = before(last.start_lsn) if last and self._joins(database, draft.request) else low
+            start = self._joined_at(draft.schema.table, last) if last and self._joins(database, draft.request) else low
             chosen = self._chosen(draft.request, len(draft.ranges))
             lost = self._has_lost(draft, instances.get(draft.schema.table, []))
             start = max(start, before(last.start_lsn)) if last else start
@@ -178,6 +178,11 @@ class SnapshotPlanner:
         """Whether a table without data is added to a capture that streams: no change since it was enabled may be left out."""
         new = not request.data and not self._state.has_position(request.table)
         return new and (request.joins or self.streams(database))
+
+    def _joined_at(self, table: TableId, instance: CaptureInstance) -> Lsn:
+        """Where such a table begins: with its instance, or behind what the lake has of it from before a reset."""
+        early, start = self._state.early.get(table), before(instance.start_lsn)
+        return start if early is None else max(start, early.low)
 
     def _taken_up(self, schema: TableSchema, instances: Sequence[CaptureInstance]) -> Lsn | None:
         """Watermark of READs of an earlier snapshot that was given up, if all changes after them can still be read, be it from

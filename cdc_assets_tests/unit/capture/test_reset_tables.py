@@ -1,0 +1,24 @@
+"""Tables that were reset, and of which no rows are read."""
+
+from pathlib import Path
+
+from cdc_assets.capture.reset import Reset
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import SimulatedClock, SimulatedServer
+
+
+def test_events_that_the_topic_has_are_not_repeated(tmp_path: Path) -> None:
+    server, config = SimulatedServer(), make_config(str(tmp_path), mode="no_data")
+    lines, orders = server.create("lines"), server.create("orders")
+    server.idle_tick()
+    make_capture(server, config).stream()
+    for number in (1, 2):
+        server.commit((lines, "insert", number, "a"), (orders, "insert", number, "a"))
+        make_capture(server, config).stream()
+        Reset(config, SimulatedClock(server)).forget([lines])
+    server.commit((lines, "insert", 3, "a"))
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, lines)] == [1, 2, 3]
+    assert state_of(config).tables[lines].gaps == ()
