@@ -20,6 +20,7 @@ from cdc_assets.core.ports import Source
 from cdc_assets.errors import CdcError, RetryableError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.readings import open_databases
+from cdc_assets.shared.forks import restore_problem
 from cdc_assets.shared.moment import Moment
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class OpenReadings:
                 return
             moment, window, _ = self._moments[database]
             moment.is_passed(moment.captured)
+            if moment.target is not None and restore_problem(self._source, state, database)[1]:
+                return  # what was read may be behind the newest transaction that there is now
         except CdcError as error:
             log.debug("The log position up to which %s was read is not known yet: %s", database, error)
             return

@@ -185,11 +185,14 @@ class LogHistory:
         fork: identity of the recovery fork; empty while unknown.
         read: greatest LSN that windows have read; None before the first window.
         restored: reason for which the database is no longer read, or empty.
+        shared: LSN up to which the server still had what was read, when it was found not to have all of it; None before that. Of
+            a later restore only where that one begins is known.
     """
 
     fork: str = ""
     read: Lsn | None = None
     restored: str = ""
+    shared: Lsn | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
     try:
         if problem := source.trouble(database):
             return DatabaseFacts(problem)
-        fork, restored = restore_problem(source, state, database)
+        fork, restored, _ = restore_problem(source, state, database)
         positions = {
             known.position for table, known in state.tables.items() if table.database == database and known.position
         }

@@ -11,6 +11,7 @@ present fork begins. Below its point a fork has the transactions of the one it l
 - The same fork: one history. A database never returns to a former fork, so everything read since the last check belongs to it.
 - Another fork with `reached < point`: what was read lies in the part that both forks share. The new fork is recorded.
 - Another fork with `reached >= point`, or without a point: the lake holds transactions that the server does not have.
+- Another fork while nobody knows until where in the log rows of a snapshot were read (`ledger.readings`): it may hold them.
 - A fork that the login may not see: `fn_cdc_get_max_lsn()` falls only after a restore, so a value below what windows
   have read proves one. What was read is compared, not positions: a table that was just enabled starts above it.
 - A readable replica that is captured less far than what windows have read: it lags, and may show a former fork. Nothing can
@@ -22,9 +23,7 @@ belong to the shared part, whichever fork they came from. A restore after that c
 window counts.
 
 *What it cannot detect.* If the fork is not visible, a restore whose new history passed `read` before the next check.
-And of several restores between two checks only the last has a point. Rows of a snapshot are newer than its watermark:
-until it is recorded where in the log they end (`ledger.readings`), a restore to a moment between counts as harmless, unless the
-stream has passed it.
+And of several restores between two checks only the last has a point.
 
 *Continuing in the same topics* (`capture.new_history`) must be requested by a user, with a snapshot of the tables.
 
@@ -42,7 +41,27 @@ from cdc_assets.ledger.state import CaptureState, LogHistory
 from cdc_assets.shared.instances import before
 
 
-def shared_until(log: LogHistory, reached: Lsn | None, fork: RecoveryFork | None, captured: Lsn | None) -> Lsn | None:
+def _still_shared(
+    log: LogHistory, reached: Lsn | None, fork: RecoveryFork | None, captured: Lsn | None, unsure: Lsn | None
+) -> Lsn | None:
+    """As `shared_until`, of this restore alone."""
+    if fork is None or not log.fork:
+        return captured if captured is not None and log.read is not None and captured < log.read else None
+    if fork.identity == log.fork or reached is None:
+        return None
+    if fork.point is None:
+        return ZERO_LSN
+    lost = [before(fork.point)] if reached >= fork.point else []
+    return min([*lost, *([before(unsure)] if unsure is not None else [])], default=None)
+
+
+def shared_until(
+    log: LogHistory,
+    reached: Lsn | None,
+    fork: RecoveryFork | None,
+    captured: Lsn | None,
+    unsure: Lsn | None = None,
+) -> Lsn | None:
     """LSN up to which the server still has what was read, if it does not have all of it; None if it does.
 
     Args:
@@ -50,16 +69,15 @@ def shared_until(log: LogHistory, reached: Lsn | None, fork: RecoveryFork | None
         reached: greatest LSN of which the lake may hold something.
         fork: present fork of the database; None if it is not visible.
         captured: `fn_cdc_get_max_lsn()`; needed only if one of the two forks is unknown.
+        unsure: least LSN of READs of rows that were read until nobody knows where in the log; None if there are none.
     """
-    if fork is None or not log.fork:
-        return captured if captured is not None and log.read is not None and captured < log.read else None
-    if fork.identity == log.fork or reached is None or (fork.point is not None and reached < fork.point):
-        return None
-    return before(fork.point) if fork.point is not None else ZERO_LSN
+    found = [log.shared, _still_shared(log, reached, fork, captured, unsure)]
+    return min((lsn for lsn in found if lsn is not None), default=None)
 
 
-def restore_problem(source: Source, state: CaptureState, database: str) -> tuple[RecoveryFork | None, str]:
-    """The present fork of a database, and the reason why nothing more may be read from it; empty if there is none.
+def restore_problem(source: Source, state: CaptureState, database: str) -> tuple[RecoveryFork | None, str, Lsn | None]:
+    """The present fork of a database, the reason why nothing more may be read from it, and the LSN up to which the server still has
+    what was read; empty and None if there is none.
 
     Raises:
         RetryableError: the server is away or busy, or a replica that lags.
@@ -67,15 +85,15 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
     log = state.log(database)
     fork = source.recovery_fork(database)
     if log.restored:
-        return fork, log.restored
+        return fork, log.restored, log.shared
     captured = None
     if log.read is not None and (fork is None or not log.fork):
         with contextlib.suppress(CdcDisabledError):
             captured = source.max_captured_lsn(database)
     reached = greatest_lsn_in_lake(state, database)
-    shared = shared_until(log, reached, fork, captured)
+    shared = shared_until(log, reached, fork, captured, _unsure_from(state, database))
     if shared is None:
-        return fork, ""
+        return fork, "", None
     if log.read is not None and source.is_replica(database):
         captured = captured or source.max_captured_lsn(database)
         if captured is not None and captured < log.read:
@@ -84,13 +102,17 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
                 f"{log.read} were read already. The question is repeated"
             )
     was, now = log.fork or "unknown", fork.identity if fork else "invisible to this login"
-    return fork, (
-        f"Database {database} was restored to an earlier moment, or created again: its recovery fork is now {now}; what was "
-        f"read is of fork {was}. The lake holds changes after {shared} up to {reached} whose transactions the server no "
-        "longer has. Nothing more is read from it, so that the two histories are not mixed. "
-        f"Next: as soon as the server's LSNs have passed {reached}, materialize the snapshots of its tables: their old history "
-        "ends with a DROP, and a new one begins after it. Or capture it at once with another topic.prefix or "
-        "lake.path, and leave these topics as they are."
+    return (
+        fork,
+        (
+            f"Database {database} was restored to an earlier moment, or created again: its recovery fork is now {now}; what was "
+            f"read is of fork {was}. The lake holds changes after {shared} up to {reached} whose transactions the server no "
+            "longer has. Nothing more is read from it, so that the two histories are not mixed. "
+            f"Next: as soon as the server's LSNs have passed {reached}, materialize the snapshots of its tables: their old history "
+            "ends with a DROP, and a new one begins after it. Or capture it at once with another topic.prefix or "
+            "lake.path, and leave these topics as they are."
+        ),
+        shared,
     )
 
 
@@ -102,11 +124,19 @@ def check_recovery_fork(ledger: Ledger, source: Source, database: str) -> None:
         RetryableError: the server is away or busy.
     """
     log = ledger.state.log(database)
-    fork, problem = restore_problem(source, ledger.state, database)
+    fork, problem, shared = restore_problem(source, ledger.state, database)
+    if shared is not None and not log.restored and shared != log.shared:
+        ledger.manifest.record_log(ledger.clock.now(), database, dataclasses.replace(log, shared=shared))
     if problem:
         raise DatabaseRestoredError(problem)
     if fork is not None and fork.identity != log.fork:
         ledger.manifest.record_log(ledger.clock.now(), database, dataclasses.replace(log, fork=fork.identity))
+
+
+def _unsure_from(state: CaptureState, database: str) -> Lsn | None:
+    """Least LSN of READs of a database whose rows may be of any later moment."""
+    found = [one for table, own in state.readings.items() if table.database == database for one in own]
+    return min((one.low for one in found if one.high is None), default=None)
 
 
 def greatest_lsn_in_lake(state: CaptureState, database: str) -> Lsn | None:

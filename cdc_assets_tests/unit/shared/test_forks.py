@@ -30,6 +30,8 @@ READ = LogHistory("A", lsn(50))
         (LogHistory("A"), lsn(60), RecoveryFork("B", lsn(60)), None, lsn(59)),
         (LogHistory("A"), None, RecoveryFork("B", None), None, None),
         (LogHistory(), lsn(60), RecoveryFork("B", lsn(7)), lsn(1), None),
+        (LogHistory("A", lsn(50), shared=lsn(6)), lsn(50), RecoveryFork("C", lsn(30)), None, lsn(6)),
+        (LogHistory("A", lsn(50), shared=lsn(6)), lsn(50), RecoveryFork("C", lsn(51)), None, lsn(6)),
         (READ, lsn(50), None, lsn(49), lsn(49)),
         (READ, lsn(50), None, lsn(50), None),
         (READ, lsn(50), None, None, None),
@@ -57,15 +59,16 @@ def test_a_capture_that_continues_has_read_nothing_that_is_gone(
         assert lsn(reached) > shared
 
 
-@pytest.mark.parametrize(("high", "is_lost"), [(None, False), (25, False), (40, True)])
+@pytest.mark.parametrize(("high", "is_lost"), [(None, True), (25, False), (40, True)])
 def test_rows_that_a_snapshot_read_later_than_its_lsn_may_be_gone(high: int | None, is_lost: bool) -> None:
-    """As far as it is recorded up to when they were read."""
+    """Also as long as it is not recorded up to when they were read."""
     table = TableId("d", "dbo", "t")
     reading = Reading(lsn(20), 5, lsn(high) if high else None)
     known = TableState(table, 1, lsn(20), "i", snapshot_lsn=lsn(20))
     state = CaptureState(tables={table: known}, readings={table: (reading,)}, logs={"d": LogHistory("A", lsn(20))})
     reached = greatest_lsn_in_lake(state, "d")
-    shared = shared_until(state.log("d"), reached, RecoveryFork("B", lsn(30)), None)
+    unsure = lsn(20) if high is None else None
+    shared = shared_until(state.log("d"), reached, RecoveryFork("B", lsn(30)), None, unsure)
     assert (shared is not None) is is_lost
 
 

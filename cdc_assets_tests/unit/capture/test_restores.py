@@ -1,0 +1,86 @@
+"""New histories of databases that were restored."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import RecoveryFork
+from cdc_assets.core.steps import listening
+from cdc_assets.errors import DatabaseRestoredError
+from cdc_assets.shared.instances import before
+from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import DATABASE
+from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
+
+
+class Restored(TwoDatabases):
+    """Each database has a fork of its own."""
+
+    forks: dict[str, RecoveryFork] = {}  # noqa: RUF012 - replaced by each test
+
+    def recovery_fork(self, database: str) -> RecoveryFork | None:
+        return self.forks.get(database, self.fork)
+
+
+def test_what_was_lost_at_the_first_of_two_restores_is_told(tmp_path: Path) -> None:
+    server, config = Restored(), config_of_two(tmp_path)
+    lines, _ = server.create("lines", rows=2), server.create_other("other", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    first = server.commit((lines, "insert", 50, "lost"))
+    second = server.commit((lines, "insert", 51, "lost, too"))
+    make_capture(server, config).stream()
+    for fork in (RecoveryFork("B", first), RecoveryFork("C", second)):
+        server.forks = {DATABASE: fork}
+        make_capture(server, config).stream()
+    server.idle_tick()
+    make_capture(server, config).snapshot([lines])
+    after, until = state_of(config).tables[lines].gaps[-1]
+    assert (after, until >= second) == (before(first), True)
+
+
+def test_one_whose_lsns_have_passed_begins_though_another_ones_have_not(tmp_path: Path) -> None:
+    server, config = Restored(), config_of_two(tmp_path)
+    lines, other = server.create("lines", rows=2), server.create_other("other", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    lsn = server.commit((lines, "insert", 50, "lost"), (other, "insert", 50, "lost"))
+    make_capture(server, config).stream()
+    server.forks = {name: RecoveryFork("B", lsn) for name in (DATABASE, OTHER)}
+    server.idle_tick()
+    newest = {DATABASE: lsn, OTHER: server.captured}
+    server.max_captured_lsn = newest.get  # type: ignore[method-assign, assignment]
+    done = make_capture(server, config).snapshot([lines, other])
+    assert (done.tables, [failed.table for failed in done.failed]) == ((other,), [lines])
+
+
+@pytest.mark.parametrize("step", ["round-written", "round-complete"])
+def test_rows_that_were_read_before_a_restore_do_not_pass_for_the_servers(tmp_path: Path, step: str) -> None:
+    server, config = Restored(), make_config(str(tmp_path))
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    lost: list[Lsn] = []
+
+    def work(statement: str) -> None:
+        if "cdc-assets: rows" in statement and not lost:
+            lost.append(server.commit((lines, "insert", 50, "lost")))
+
+    def restore(reached: str) -> None:
+        if reached == step and not server.forks:
+            server.forks = {DATABASE: RecoveryFork("B", lost[0])}
+            server.rows[lines].pop(50)
+            server.history, server.transactions = [], []
+            server.change_tables = {name: [] for name in server.change_tables}
+
+    server.before_read = work
+    with listening(restore), suppress(DatabaseRestoredError):
+        make_capture(server, config).snapshot()
+    server.commit((lines, "insert", 51, "new"))
+    with suppress(DatabaseRestoredError):
+        make_capture(server, config).stream()
+    rows = {event.key for event in events_of(config, lines)}
+    assert 50 not in rows or state_of(config).tables[lines].status == "failed"
