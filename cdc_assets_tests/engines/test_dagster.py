@@ -221,7 +221,7 @@ def test_commands_know_such_captures(kind: str, tmp_path: Path) -> None:
         shop.server.execute("create table items (id int primary key, name varchar(60))")
         shop.server.execute("insert into items values (1, 'one')")
         assert "captured tables" in command(shop, "doctor")
-        assert "Nothing captured yet" in command(shop, "status")
+        assert "Nothing captured yet" in command(shop, "status", code=2)
         command(shop, "capture", "--idle", "4")
         status = command(shop, "status")
         assert re.search(r"\.items +streaming ", status)
