@@ -108,6 +108,8 @@ class StreamLoop:
         """Retryable errors of a database since its last good turn."""
         self._postponed: dict[str, timedelta] = {}
         """When a database with a retryable error is tried again, by `Clock.elapsed`."""
+        self._forks: dict[str, str] = {}
+        """The recovery fork of each database when its rounds were begun: the window that finds another one may fail."""
 
     def run(self, databases: Sequence[str], should_yield: ShouldYield) -> Ended:
         """Run the loop; see `Capture.stream`."""
@@ -181,7 +183,8 @@ class StreamLoop:
         return worked or bool(postponed)
 
     def _turn_of(self, databases: Sequence[str]) -> bool:
-        forks = {database: self._ledger.state.log(database).fork for database in databases}
+        for database in databases:
+            self._forks.setdefault(database, self._ledger.state.log(database).fork)
         drafts: list[Window] = []
         well, worked = self._each(databases, lambda database: self._prepare(database, drafts))
         try:
@@ -193,7 +196,7 @@ class StreamLoop:
         for database, trouble in troubles.items():
             self._recover_from(database, trouble)
         well = [database for database in well if database not in troubles]
-        _, followed = self._each(well, lambda database: self._follow_up(database, forks[database]))
+        _, followed = self._each(well, self._follow_up)
         self._on_hindered(self._outages.errors)
         return worked or followed
 
@@ -329,10 +332,12 @@ class StreamLoop:
         windows = pending or self._planner.record(drafts)
         return self._activities.windows.execute(windows, repeated=bool(pending))
 
-    def _follow_up(self, database: str, fork: str) -> bool:
+    def _follow_up(self, database: str) -> bool:
         """Do what follows a database's window, also if there was none; returns whether signals caused any work."""
-        if fork != self._ledger.state.log(database).fork:
+        fork = self._ledger.state.log(database).fork
+        if fork != self._forks[database]:
             self._incremental.discard_rounds(database)  # markers that were not read yet may be gone
+            self._forks[database] = fork
         self._repair_gaps(database)
         self._new_tables.join(database, self._planner.tables_without_position(database))
         self._activities.readings.find_end(database)

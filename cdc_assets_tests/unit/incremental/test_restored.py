@@ -9,7 +9,7 @@ from threading import Event, Thread, current_thread
 import pytest
 
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import CdcError
+from cdc_assets.errors import CdcError, ConnectionLostError
 from cdc_assets.streaming import planner
 from cdc_assets_tests.unit.signals.world import World
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -105,3 +105,33 @@ def test_a_run_believed_dead_commits_no_rows_of_a_database_that_was_restored(
         wake.set()
         sleeper.join(60)
     assert world.reads(table) == []
+
+
+def test_a_round_is_read_again_though_the_window_fails_that_has_found_the_restore(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "IDLE_CHECK", planner.IDLE_CHECK * 0)
+    world = World(server, str(tmp_path))
+    world.config = replace(world.config, streaming=replace(world.config.streaming, retry_wait_s=0.1))
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 2), (3, 3)")
+    server.agent.drain()
+    world.run("snapshot")
+    world.signal("s1", "execute-snapshot", data_collections=[str(table)])
+    done: list[str] = []
+    restored = restoring(server, None, "signals-recorded", "marker-written", done)
+
+    def listener(step: str) -> None:
+        known = len(done)
+        restored(step)
+        if len(done) > known:
+            world.sql("INSERT INTO dbo.orders VALUES (4, 4)")
+        if step == "window-planned" and len(done) == 1:
+            done.append(step)
+            raise ConnectionLostError("The server is away for a moment.")
+
+    with listening(listener):
+        world.run()
+    assert done == ["marker-written", "window-planned"]
+    assert not world.state().signals[DATABASE].unfinished
+    assert {row["id"] for row in world.reads(table)} >= {1, 2, 3}
