@@ -10,10 +10,12 @@ present fork begins. Below its point a fork has the transactions of the one it l
 
 - The same fork: one history. A database never returns to a former fork, so everything read since the last check belongs to it.
 - Another fork with `reached < point`: what was read lies in the part that both forks share. The new fork is recorded.
-- Another fork with `reached >= point`, or without a point: the lake holds transactions that the server does not have.
+- Another fork with `reached >= point`, or without a point: the lake holds transactions that the server does not have. Until a new
+  history begins, the least point of all forks that are seen counts.
 - Another fork while nobody knows until where in the log rows of a snapshot were read (`ledger.readings`): it may hold them.
 - A fork that the login may not see: `fn_cdc_get_max_lsn()` falls only after a restore, so a value below what windows
-  have read proves one. What was read is compared, not positions: a table that was just enabled starts above it.
+  have read proves one. What was read is compared, not positions: a table that was just enabled starts above it. Nobody knows
+  where the histories part, so nothing of what was read is known to be there.
 - A readable replica that is captured less far than what windows have read: it lags, and may show a former fork. Nothing can
   be said until it has caught up; the error passes by itself.
 
@@ -46,7 +48,9 @@ def _still_shared(
 ) -> Lsn | None:
     """As `shared_until`, of this restore alone."""
     if fork is None or not log.fork:
-        return captured if captured is not None and log.read is not None and captured < log.read else None
+        if captured is None or log.read is None or captured >= log.read:
+            return None
+        return before(fork.point) if fork is not None and fork.point is not None else ZERO_LSN
     if fork.identity == log.fork or reached is None:
         return None
     if fork.point is None:
@@ -84,8 +88,8 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
     """
     log = state.log(database)
     fork = source.recovery_fork(database)
-    if log.restored:
-        return fork, log.restored, log.shared
+    if log.restored:  # and perhaps once more since
+        return fork, log.restored, shared_until(log, greatest_lsn_in_lake(state, database), fork, None)
     captured = None
     if log.read is not None and (fork is None or not log.fork):
         with contextlib.suppress(CdcDisabledError):
@@ -125,7 +129,7 @@ def check_recovery_fork(ledger: Ledger, source: Source, database: str) -> None:
     """
     log = ledger.state.log(database)
     fork, problem, shared = restore_problem(source, ledger.state, database)
-    if shared is not None and not log.restored and shared != log.shared:
+    if shared != log.shared:
         ledger.manifest.record_log(ledger.clock.now(), database, dataclasses.replace(log, shared=shared))
     if problem:
         raise DatabaseRestoredError(problem)

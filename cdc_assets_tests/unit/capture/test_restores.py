@@ -1,5 +1,6 @@
 """New histories of databases that were restored."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +27,8 @@ class Restored(TwoDatabases):
         return self.forks.get(database, self.fork)
 
 
-def test_what_was_lost_at_the_first_of_two_restores_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("points", [(0, 1), (1, 0), (1, 0, 1)])
+def test_what_was_lost_at_the_earliest_of_some_restores_is_told(tmp_path: Path, points: Sequence[int]) -> None:
     server, config = Restored(), config_of_two(tmp_path)
     lines, _ = server.create("lines", rows=2), server.create_other("other", rows=2)
     server.idle_tick()
@@ -34,8 +36,8 @@ def test_what_was_lost_at_the_first_of_two_restores_is_told(tmp_path: Path) -> N
     first = server.commit((lines, "insert", 50, "lost"))
     second = server.commit((lines, "insert", 51, "lost, too"))
     make_capture(server, config).stream()
-    for fork in (RecoveryFork("B", first), RecoveryFork("C", second)):
-        server.forks = {DATABASE: fork}
+    for number, point in enumerate(points):
+        server.forks = {DATABASE: RecoveryFork(f"fork {number}", (first, second)[point])}
         make_capture(server, config).stream()
     server.idle_tick()
     make_capture(server, config).snapshot([lines])

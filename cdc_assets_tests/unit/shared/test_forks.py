@@ -32,10 +32,11 @@ READ = LogHistory("A", lsn(50))
         (LogHistory(), lsn(60), RecoveryFork("B", lsn(7)), lsn(1), None),
         (LogHistory("A", lsn(50), shared=lsn(6)), lsn(50), RecoveryFork("C", lsn(30)), None, lsn(6)),
         (LogHistory("A", lsn(50), shared=lsn(6)), lsn(50), RecoveryFork("C", lsn(51)), None, lsn(6)),
-        (READ, lsn(50), None, lsn(49), lsn(49)),
+        (READ, lsn(50), None, lsn(49), ZERO_LSN),
         (READ, lsn(50), None, lsn(50), None),
         (READ, lsn(50), None, None, None),
-        (LogHistory("", lsn(50)), lsn(50), RecoveryFork("B", lsn(7)), lsn(49), lsn(49)),
+        (LogHistory("", lsn(50)), lsn(50), RecoveryFork("B", lsn(7)), lsn(49), lsn(6)),
+        (LogHistory("", lsn(50)), lsn(50), RecoveryFork("B", None), lsn(49), ZERO_LSN),
         (LogHistory("A"), lsn(60), None, lsn(10), None),
     ],
 )
