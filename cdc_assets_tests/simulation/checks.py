@@ -1,6 +1,6 @@
 """The law at the end of a history, and where something is called healthy."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from cdc_assets.adapters.threads import LocalRunner
@@ -29,7 +29,7 @@ class Checks(Shared):
             fresh = [row for row in topic.rows if row["position"] not in known]
             known |= set(topic.positions)
             reads = law.reads_of(fresh)
-            law.check_columns(self.server, table, fresh)
+            self.lost.setdefault(table, set()).update(law.check_columns(self.server, table, fresh))
             if table not in self.touched:
                 law.check_reads(self.server, table, reads)
             incremental = {(lsn, row) for (lsn, _, is_so), rows in reads.items() if is_so for row in rows}
@@ -56,7 +56,7 @@ class Checks(Shared):
         for table in self.signal_tables:
             self.check_events(table, state.tables[table], f"{table} ({state.tables[table].status})")
             law.check_published(self.cluster, self.topic(table), self.ever[table], str(table))
-        self.check_healthy(self.server.now, self.server.ends)
+        self.check_healthy(self.server.now, self.server.ends, self.lost)
 
     def check_events(self, table: TableId, entry: TableState, about: str) -> None:
         """Every change is there, or marked as missing; together they make the server's rows."""
@@ -66,18 +66,29 @@ class Checks(Shared):
             self._check_kept(table, topic, about)
         first = self.read_from.get(table) or entry.snapshot_lsn or self.server.first_start(table)
         assert entry.position is not None
-        wanted = law.changes_of(self.server, table, first, entry.position)
-        missing = [at for at in wanted if at not in self.ever[table]]
-        unmarked = [at for at in missing if not any(a < Lsn.parse(at[:22]) <= b for a, b in entry.gaps)]
+        wanted, held = law.changes_of(self.server, table, first, entry.position), self._held_of(table)
+        missing = [at for at in wanted if at not in held]
+        unmarked = [at for at in missing if not law.is_told(at, entry.gaps)]
         assert not unmarked, f"{about}: lacks {unmarked[:5]}, which no gap tells"
         if table not in self.hurt:
             assert not missing, f"{about}: lacks {missing[:5]}"
         newest = max([change.lsn for change in self.server.history if change.table == table], default=entry.position)
         assert newest <= entry.position, f"{about}: changes up to {newest} are not read"
-        if not entry.gaps and self.config.lake.topic_hours == 0 and not self._is_special(table):
-            rows = law.fold(topic.rows, entry.position)
+        self.check_told(table, entry, self.lost[table], about)
+        if self.config.lake.topic_hours == 0 and not self._is_special(table):
+            since = max((str(until) for _, until in entry.gaps), default="")  # the table was read again there
+            rows = law.fold([row for row in topic.rows if row["position"][:22] >= since], entry.position)
             had = dict(iter(self.server.rows_at(table, entry.position)))
             assert rows == had, f"{about}: the fold is {rows}, the table was {had}"
+
+    def check_told(self, table: TableId, entry: TableState, lost: Collection[str], about: str) -> None:
+        """Events whose changes a restore has taken from the server are marked as such."""
+        untold = sorted(at for at in lost if not law.is_told(at, entry.gaps))
+        assert not untold, f"{about}: holds {untold[:5]}, which the server has no more, and no gap tells"
+
+    def _held_of(self, table: TableId) -> set[str]:
+        """Positions of events that a topic ever held, but for those whose changes the server has no more."""
+        return self.ever.get(table, set()) - self.lost.get(table, set())
 
     def _check_kept(self, table: TableId, topic: law.Topic, about: str) -> None:
         """What a topic does not say to have dropped, it holds."""
@@ -96,21 +107,28 @@ class Checks(Shared):
         assert known.lsn >= str(entry.position), f"{about}: the mirror is behind"
         ever = {*self.published[self.topic(table)], (known.lsn, known.begin)}
         published = sorted({lsn for lsn, begin in ever if begin == known.begin or lsn >= known.begin})
-        law.check_mirror(self.server, self.lake, table, self.topic(table), published, about)
+        law.check_mirror(self.server, self.lake, table, self.topic(table), published, about, entry.gaps)
 
-    def check_healthy(self, at: datetime, captured: Mapping[str, Lsn]) -> None:
-        """What is called healthy at a moment has every change that was committed two minutes before it and is captured."""
+    def check_healthy(self, at: datetime, captured: Mapping[str, Lsn], lost: Mapping[TableId, Collection[str]]) -> None:
+        """What is called healthy at a moment has every change that was committed two minutes before it and is captured, and tells what
+        the server has no more.
+
+        Args:
+            lost: positions of what it had no more at that moment.
+        """
         due = at - timedelta(minutes=2)
         state = state_of(self.config)
         for table in self.tables:
             first = state.tables.get(table)
             if first is None or first.snapshot_lsn is None:
                 continue
-            held = {*law.Topic(self.lake, self.topic(table), self.files).positions, *self.ever.get(table, ())}
+            self.check_told(table, first, lost.get(table, ()), f"healthy, and {table}")
+            now = law.Topic(self.lake, self.topic(table), self.files).positions
+            held = {*now, *self.ever.get(table, ())} - self.lost.get(table, set())
             for change in self.server.history:
                 if change.table != table or change.operation == 3 or change.lsn <= first.snapshot_lsn:
                     continue
-                if self.server.times[change.lsn] > due or change.lsn > captured[table.database]:
+                if self.server.times[table.database, change.lsn] > due or change.lsn > captured[table.database]:
                     continue
                 place = law.place_of(change)
                 assert place in held, f"healthy, and {table} lacks {place}"

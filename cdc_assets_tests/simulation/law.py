@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets_tests.simulation.broker import Cluster
-from cdc_assets_tests.simulation.server import LaggingServer
+from cdc_assets_tests.simulation.restoring import RestorableServer
 from cdc_assets_tests.unit.streaming.simulation import Change
 
 
@@ -73,7 +73,16 @@ def dropped_up_to(folder: Path) -> str:
     return DeltaTable(str(folder)).metadata().configuration.get("cdc.completeAfter") or ""
 
 
-def changes_of(server: LaggingServer, table: TableId, after: Lsn, until: Lsn) -> list[str]:
+Gaps = Sequence[tuple[Lsn, Lsn]]
+"""Intervals of lost changes."""
+
+
+def is_told(position: str, gaps: Gaps) -> bool:
+    """Whether the commit of an event is marked as lost."""
+    return any(after < Lsn.parse(position[:22]) <= until for after, until in gaps)
+
+
+def changes_of(server: RestorableServer, table: TableId, after: Lsn, until: Lsn) -> list[str]:
     """Positions of the events of changes of a table within (after, until]."""
     found = []
     for change in server.history:
@@ -112,15 +121,17 @@ def reads_of(rows: list[dict]) -> Reads:  # type: ignore[type-arg]
     return found
 
 
-def check_reads(server: LaggingServer, table: TableId, reads: Reads) -> None:
+def check_reads(server: RestorableServer, table: TableId, reads: Reads) -> None:
     """READs of an incremental snapshot are rows at their LSN, all copies of them; those of a table without a key in any other
-    snapshot are all rows at their LSN."""
+    snapshot are all rows at their LSN. They may have been read before a restore."""
     for (lsn, window, incremental), rows in reads.items():
-        had = server.rows_at(table, lsn)
-        if incremental:
-            had = Counter({row: count for row, count in had.items() if row in rows})
+        found = []
+        for history in (server, *(past for past in server.pasts_of(table) if past.point <= lsn <= past.end)):
+            had = history.rows_at(table, lsn)
+            found.append(Counter({row: had[row] for row in rows if row in had}) if incremental else had)
+        had = found[0]
         if incremental or table in server.keyless:
-            assert rows == had, (
+            assert rows in found, (
                 f"{table}: READs of window {window} at {lsn} have {list((rows - had).items())[:3]} that the server had not, lack "
                 f"{list((had - rows).items())[:3]}"
             )
@@ -154,17 +165,32 @@ def versions_of(lake: Path, name: str) -> list[tuple[int, object, str, str]]:
     return found + [(row["id"], row["note"], row["_valid_from_lsn"], row["_valid_to_lsn"]) for row in then]
 
 
-def check_columns(server: LaggingServer, table: TableId, rows: list[dict]) -> None:  # type: ignore[type-arg]
-    """A change has the columns of the newest instance that had begun when it was committed, with the values of the log."""
-    changes = {place_of(change): change for change in server.history if change.table == table}
+def check_columns(server: RestorableServer, table: TableId, rows: list[dict]) -> set[str]:  # type: ignore[type-arg]
+    """A change has the columns of the newest instance that had begun when it was committed, with the values of the log.
+
+    Returns:
+        Positions of events of changes that the server does not have any more.
+    """
+    histories = [server, *server.pasts_of(table)]
+    changes = [{place_of(change): change for change in one.history if change.table == table} for one in histories]
+    lost = set[str]()
     for row in rows:
-        value = row["value"]
-        if value is None or value["op"] not in ("c", "u"):
+        value, place = row["value"], row["position"]
+        if value is None and place.removesuffix("t") not in changes[0]:
+            lost.add(place)
+        if value is None or value["op"] not in ("c", "u", "d"):
             continue
-        change = changes[row["position"]]
-        wanted = {name: change.row.get(name) for name in server.captured_columns(table, change.lsn)}
-        found = {name: value["after"].get(name) for name in wanted}
-        assert found == wanted, f"{table}: the event at {row['position']} has {found}, logged was {wanted}"
+        logged = []
+        for history, known in zip(histories, changes, strict=True):
+            if (change := known.get(place)) is not None:
+                names = history.captured_columns(table, change.lsn) if value["op"] != "d" else ("id", "note")
+                logged.append((history, {name: change.row.get(name) for name in names}))
+        image = value["before" if value["op"] == "d" else "after"]
+        fitting = [one for one, wanted in logged if {name: image.get(name) for name in wanted} == wanted]
+        assert fitting, f"{table}: the event at {place} has {image}, logged was {[wanted for _, wanted in logged]}"
+        if server not in fitting:
+            lost.add(place)
+    return lost
 
 
 def place_of(change: Change) -> str:
@@ -189,8 +215,10 @@ def published_of(lake: Path, files: Files) -> Iterator[tuple[str, str, str]]:
                 yield name, state["lsn"], state["begin"]
 
 
-def check_mirror(server: LaggingServer, lake: Path, table: TableId, name: str, published: list[str], said: str) -> None:
-    """At each published LSN a mirror is the table then.
+def check_mirror(
+    server: RestorableServer, lake: Path, table: TableId, name: str, published: list[str], said: str, gaps: Gaps = ()
+) -> None:
+    """At each published LSN a mirror is the table then; within lost changes, as it was before the restore.
 
     Args:
         published: LSNs at which the mirror has said that it is right.
@@ -198,7 +226,13 @@ def check_mirror(server: LaggingServer, lake: Path, table: TableId, name: str, p
     versions = versions_of(lake, name)
     for text in published:
         valid = [(key, note) for key, note, start, end in versions if start <= text < end]
-        rows = server.rows_at(table, Lsn.parse(text))
+        lsn = Lsn.parse(text)
+        rows = server.rows_at(table, lsn)
+        if any(after < lsn <= until for after, until in gaps) and any(
+            past.point <= lsn <= past.end and Counter(valid) == past.rows_at(table, lsn)
+            for past in server.pasts_of(table)
+        ):
+            continue
         assert Counter(valid) == rows, (
             f"{said}: the mirror at {text} has {sorted(Counter(valid) - rows)[:3]} that the server had not, lacks "
             f"{sorted(rows - Counter(valid))[:3]}, {len(valid)} versions for {rows.total()} rows"

@@ -12,9 +12,10 @@ from typing import Final
 
 from cdc_assets_tests.simulation.mix import Mix
 from cdc_assets_tests.simulation.processes import KINDS, MOST
+from cdc_assets_tests.simulation.restores import Restores
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.shared import HOURS
-from cdc_assets_tests.simulation.weather import EVENTS, Weather
+from cdc_assets_tests.simulation.weather import EVENTS
 
 AT: Final = {
     "marker-written": {"lag_there": 5, "work_beside": 3, "scan_some": 1, "crash_there": 1},
@@ -94,7 +95,7 @@ class Waiting:
     rng: Random
 
 
-class Moments(Weather):
+class Moments(Restores):
     """Events that wait for the state of a process."""
 
     def prepare_moments(self) -> None:

@@ -98,11 +98,12 @@ class Processes(Signals):
         """Somebody looks at the capture; what is called healthy is held against the law."""
         # a look that takes hours tells what was when it began
         begun, captured = self.server.now, self.server.replicas.captured_everywhere(self.server)
+        lost = {table: set(found) for table, found in self.lost.items()}
         report = self._report()
         self.looks[report.health] += 1
         self.say(f"  it is {report.headline}")
         if report.healthy:
-            self.check_healthy(begun, captured)
+            self.check_healthy(begun, captured, lost)
 
     def _report(self) -> CaptureReport:
         overview = CaptureOverview(self.config, Asked(self.server, self.scheduler))

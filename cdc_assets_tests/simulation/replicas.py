@@ -18,6 +18,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import IncompleteReadError, PreflightError, QueryError
 from cdc_assets_tests.simulation.server import LaggingServer, Locks
+from cdc_assets_tests.unit.streaming.simulation import DATABASE
 
 _KEPT: Final = 30
 """Moments by which a secondary lags at most."""
@@ -191,8 +192,8 @@ class ReplicatedServer(LaggingServer):
         super().drop_column(table, column)
         self.replicas.take(self)
 
-    def clean_up(self, keep_from: Lsn) -> None:
-        super().clean_up(keep_from)
+    def clean_up(self, keep_from: Lsn, database: str = DATABASE) -> None:
+        super().clean_up(keep_from, database)
         self.replicas.take(self)
 
 

@@ -1,7 +1,7 @@
 """A server in memory whose capture job lags."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -10,9 +10,11 @@ from typing import Any, Final
 from cdc_assets.core.clocks import CLOCK_SKEW_S
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 from cdc_assets.errors import CdcError, QueryError
 from cdc_assets_tests.unit.streaming.simulation import (
+    DATABASE,
     Change,
     Row,
     SimulatedServer,
@@ -49,16 +51,22 @@ class LaggingServer(SimulatedServer):
     """Transactions that it has read, but for those that were cleaned up."""
     ends: dict[str, Lsn] = field(default_factory=dict)
     """How far it has read."""
-    times: dict[Lsn, datetime] = field(default_factory=dict)
+    times: dict[tuple[str, Lsn], datetime] = field(default_factory=dict)
     """When each transaction was really committed."""
     entries: dict[str, list[tuple[Lsn, datetime]]] = field(default_factory=lambda: defaultdict(list))
     """`cdc.lsn_time_mapping`: transactions, and ends of the log, with the server's local time."""
-    stamps: dict[Lsn, datetime] = field(default_factory=dict)
+    stamps: dict[tuple[str, Lsn], datetime] = field(default_factory=dict)
     """The server's local time at each transaction."""
     ahead: timedelta = timedelta()
     """What the server's clock is ahead of the time."""
     offset: timedelta = timedelta()
     """The server's offset from UTC."""
+    ticks: Counter[str] = field(default_factory=Counter)
+    """Number of LSNs that each database has given away."""
+    forks: dict[str, RecoveryFork] = field(default_factory=dict)
+    """On which recovery fork databases are that were restored."""
+    shows_forks: bool = True
+    """Whether the login sees that."""
     first_rows: dict[TableId, Counter[tuple[int, object]]] = field(default_factory=dict)
     """Rows from before capture began."""
     sessions: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -116,22 +124,30 @@ class LaggingServer(SimulatedServer):
         return self.server_time().replace(tzinfo=None)
 
     def end_time(self, change: Change) -> datetime:
-        return self.stamps[change.lsn]
+        return self.stamps[change.table.database, change.lsn]
+
+    def recovery_fork(self, database: str) -> RecoveryFork | None:
+        return self.forks.get(database, self.fork) if self.shows_forks else None
+
+    def tick(self, database: str = DATABASE) -> Lsn:
+        self._tick += 1
+        self.ticks[database] += 1
+        return Lsn.from_int((0x2A << 48) + (self.ticks[database] << 16) + 1)
 
     def commit(self, *changes: tuple[TableId, str, int, str]) -> Lsn:
-        """One transaction; no capture job has read it yet."""
+        """One transaction; no capture job has read it yet. In each database it has an LSN of that."""
         self._stamp()
-        lsn = self.tick()
+        lsns = {name: self.tick(name) for name in sorted({table.database for table, *_ in changes})}
         made = [
             change
             for place, (table, what, key, note) in enumerate(changes)
-            for change in self._logged(table, what, key, note, lsn, place)
+            for change in self._logged(table, what, key, note, lsns[table.database], place)
         ]
         self.history += made
-        self.times[lsn], self.stamps[lsn] = self.now, self.local_time()
-        for name in {change.table.database for change in made}:
+        for name, lsn in lsns.items():
+            self.times[name, lsn], self.stamps[name, lsn] = self.now, self.local_time()
             self.log[name].append(Commit(lsn, [change for change in made if change.table.database == name]))
-        return lsn
+        return max(lsns.values())
 
     def create_signals(self, database: str) -> TableId:
         """A captured signal table."""
@@ -164,10 +180,11 @@ class LaggingServer(SimulatedServer):
 
     def _log_signal(self, table: TableId, operation: int, own_id: str) -> None:
         self._stamp()
-        lsn = self.tick()
+        lsn = self.tick(table.database)
         change = Change(table, lsn, 1, Lsn.from_int(int(lsn) + 0x100), operation, dict(self.markers[own_id]))
         self.history.append(change)
-        self.times[lsn], self.stamps[lsn] = self.now, self.local_time()
+        place = table.database, lsn
+        self.times[place], self.stamps[place] = self.now, self.local_time()
         self.log[table.database].append(Commit(lsn, [change]))
 
     def changes_in(self, instance: str) -> list[Change]:
@@ -197,11 +214,11 @@ class LaggingServer(SimulatedServer):
                         kept = {name: change.row.get(name) for name in instance.columns}
                         self.change_tables[instance.name].append(replace(change, row=kept))
             self.scanned[database].append(commit.lsn)
-            self.entries[database].append((commit.lsn, self.stamps[commit.lsn]))
+            self.entries[database].append((commit.lsn, self.stamps[database, commit.lsn]))
             self.ends[database] = commit.lsn
         self.log[database] = [] if most is None else waiting[most:]
         if most is None:
-            self.ends[database] = self.tick()
+            self.ends[database] = self.tick(database)
             self.entries[database].append((self.ends[database], self.local_time()))
 
     def scan_all(self) -> None:
@@ -246,16 +263,19 @@ class LaggingServer(SimulatedServer):
 
     def captured_columns(self, table: TableId, lsn: Lsn) -> Sequence[str]:
         """Columns that events of a commit have: those of the newest instance that had begun."""
-        begun = [made for made in self.made if made.table == table and made.start_lsn < lsn]
-        return begun[-1].columns if begun else ()
+        return columns_of(self.made, table, lsn)
 
-    def clean_up(self, keep_from: Lsn) -> None:
-        """Remove what is older, but nothing that a capture job has not read yet."""
-        keep_from = min([keep_from, *self.ends.values()])
-        super().clean_up(keep_from)
-        for name, known in self.scanned.items():
-            self.scanned[name] = [lsn for lsn in known if lsn >= keep_from]
-            self.entries[name] = [entry for entry in self.entries[name] if entry[0] >= keep_from]
+    def clean_up(self, keep_from: Lsn, database: str = DATABASE) -> None:
+        """The clean-up job of one database removes what is older, but nothing that the capture job has not read yet."""
+        keep_from = min(keep_from, self.ends.get(database, keep_from))
+        own = {instance.name for instance in self.instances if instance.table.database == database}
+        for name in own:
+            self.change_tables[name] = [change for change in self.change_tables[name] if change.lsn >= keep_from]
+        self.instances = [
+            replace(one, start_lsn=max(one.start_lsn, keep_from)) if one.name in own else one for one in self.instances
+        ]
+        self.scanned[database] = [lsn for lsn in self.scanned[database] if lsn >= keep_from]
+        self.entries[database] = [entry for entry in self.entries[database] if entry[0] >= keep_from]
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         return self.ends.get(database)
@@ -281,11 +301,24 @@ class LaggingServer(SimulatedServer):
 
     def rows_at(self, table: TableId, lsn: Lsn) -> Counter[tuple[int, object]]:
         """Rows right after a commit."""
-        rows = self.first_rows[table].copy()
-        for change in self.history:
-            if change.table == table and change.lsn <= lsn:
-                rows[pair(change.row)] += 1 if change.operation in (2, 4) else -1
-        return +rows
+        return rows_of(self.first_rows[table], self.history, table, lsn)
+
+
+def columns_of(made: Sequence[CaptureInstance], table: TableId, lsn: Lsn) -> Sequence[str]:
+    """Columns of the newest instance of a table that had begun before a commit."""
+    begun = [one for one in made if one.table == table and one.start_lsn < lsn]
+    return begun[-1].columns if begun else ()
+
+
+def rows_of(
+    first: Counter[tuple[int, object]], history: Iterable[Change], table: TableId, lsn: Lsn
+) -> Counter[tuple[int, object]]:
+    """Rows of a table right after a commit, from those that were there before capture began."""
+    rows = first.copy()
+    for change in history:
+        if change.table == table and change.lsn <= lsn:
+            rows[pair(change.row)] += 1 if change.operation in (2, 4) else -1
+    return +rows
 
 
 class Locks:

@@ -12,7 +12,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets_tests.simulation import law
 from cdc_assets_tests.simulation.broker import Cluster
-from cdc_assets_tests.simulation.replicas import Replicas, ReplicatedServer
+from cdc_assets_tests.simulation.replicas import Replicas
+from cdc_assets_tests.simulation.restoring import RestorableServer
 from cdc_assets_tests.simulation.scheduler import Scheduler
 from cdc_assets_tests.simulation.store import Store
 from cdc_assets_tests.unit.streaming.captures import make_config
@@ -29,12 +30,12 @@ class Request:
     """A signal that asks for rows.
 
     Args:
-        at: LSN of the log when it was sent.
+        at: LSN of each database's log when it was sent.
         positions: how far the lake was then, by table.
         above: key above which rows are asked for, by table.
     """
 
-    at: Lsn
+    at: Mapping[str, Lsn]
     positions: Mapping[TableId, Lsn]
     above: Mapping[TableId, int]
 
@@ -53,7 +54,7 @@ class Shared:
         self.folder, self.lake, self.said = folder, folder / "lake", list[str]()
         self.lake.mkdir()
         self.scheduler = Scheduler(random.Random(-1 - seed), self.say)  # noqa: S311 - the same
-        self.server = ReplicatedServer(names=DATABASES, replicas=Replicas(random.Random(f"replicas {seed}")))  # noqa: S311 - the same
+        self.server = RestorableServer(names=DATABASES, replicas=Replicas(random.Random(f"replicas {seed}")))  # noqa: S311 - the same
         self.cluster = Cluster(self.scheduler)
         self.store = Store(self.scheduler, self.say)
         policy = self.rng.choice(["", "delete", "compact"])
@@ -90,6 +91,8 @@ class Shared:
         """What was said of the capture when somebody looked."""
         self.touched = set[TableId]()
         """Tables that changed behind the log."""
+        self.lost: dict[TableId, set[str]] = {}
+        """Positions of events in topics whose changes a restore has taken from the server."""
         self.hurt = set[TableId]()
         """Tables that may have lost changes."""
 

@@ -44,7 +44,8 @@ class Signals(Checks):
 
     def _ask(self, tables: Sequence[TableId], place: TableId | None, above: int) -> str:
         """Ask for an incremental snapshot; returns the signal's id."""
-        names, at, known = list(map(str, tables)), self.server.tick(), state_of(self.config).tables
+        names, known = list(map(str, tables)), state_of(self.config).tables
+        at = {name: self.server.tick(name) for name in self.config.connection.databases}
         more: dict[str, object] = {"conditions": {names[0]: f"id > {above}"}} if above else {}
         if self.server.keyless.intersection(tables):
             more["surrogate"] = "id"
@@ -117,7 +118,7 @@ class Signals(Checks):
         later = [change for change in self.server.history if change.table == table and change.lsn > since]
         # of rows that are alike some may stay
         gone = Counter(pair(change.row) for change in later if change.operation in (1, 3))
-        read = {row for lsn, row in self.reads.get(table, ()) if lsn > asked.at}
+        read = {row for lsn, row in self.reads.get(table, ()) if lsn > asked.at[table.database]}
         stay = self.server.rows_at(table, since) - gone
         wanted = {row for row in stay if row[0] > asked.above.get(table, 0)}
         lacking = wanted - read

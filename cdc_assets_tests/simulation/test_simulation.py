@@ -21,7 +21,7 @@ from cdc_assets_tests.simulation.playing import alone, play
 from cdc_assets_tests.simulation.safeguards import MUTANTS, Mutant
 from cdc_assets_tests.simulation.world import World
 
-FIXED = (2, 4, 7)
+FIXED = (2, 5, 7)
 ON_DELTA_RS = 7
 WORKERS = 2
 _SHOWN = 150

@@ -63,6 +63,9 @@ EVENTS: Final = {
     "trim_topic": 1,
     "add_partition": 1,
     "move_leader": 1,
+    "back_up": 2,
+    "restore": 1,
+    "lose_new": 1,
 }
 """What a history is made of, and how often."""
 
@@ -192,16 +195,17 @@ class Weather(Consumers):
 
     def clean_up(self) -> None:
         """The clean-up job removes the oldest part of the log, or all of it before anybody has read that."""
-        known = sorted({lsn for found in self.server.scanned.values() for lsn in found})
+        name = self.rng.choice(self.config.connection.databases)
+        known = self.server.scanned[name]
         if self.rng.random() < 0.5:
             self.work()
             self.server.scan_all()
-            known = [min(self.server.ends.values())]
+            known = [self.server.ends[name]]
         if known:
             lsn = self.rng.choice(known)
-            self.say(f"clean-up to {lsn}")
-            self.hurt |= {*self.tables, *self.signal_tables}
-            self.server.clean_up(lsn)
+            self.say(f"clean-up of {name} to {lsn}")
+            self.hurt |= {table for table in [*self.tables, *self.signal_tables] if table.database == name}
+            self.server.clean_up(lsn, name)
 
     def optimize(self) -> None:
         """Somebody rewrites the files of a table."""

@@ -41,6 +41,7 @@ class World(Moments):
             self.prepare_connectors()
             self.prepare_consumers(patch)
             self.prepare_moments()
+            self.prepare_restores()
             for kind in ("capture", "mirror", "publisher"):
                 self.begin(kind)
                 self.end()
@@ -58,11 +59,14 @@ class World(Moments):
         self.end_faults()
         rounds.MAX_CHUNKS = 8 * MAX_CHUNKS  # what is still asked for is read in few rounds
         self.end()
+        self.end_restores()
+        self.server.is_prompt = True
         for _ in range(3):
             self.server.scan_all()
             self.resume()
             self._run("capture")
-            self._read_again([name for name, entry in state_of(self.config).tables.items() if not entry.streams])
+            stopped = [name for name, entry in state_of(self.config).tables.items() if not entry.streams]
+            self._read_again([*stopped, *self.never_read()])
         if self.config.streaming.gap_policy == "ignore":  # a snapshot repairs what was passed over
             self._read_again([name for name, entry in state_of(self.config).tables.items() if entry.gaps])
         self.ask_at_last()

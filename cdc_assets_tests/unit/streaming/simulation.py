@@ -97,7 +97,7 @@ class SimulatedServer:
 
     # what happens on the server
 
-    def tick(self) -> Lsn:
+    def tick(self, database: str = DATABASE) -> Lsn:
         self._tick += 1
         return Lsn.from_int((0x2A << 48) + (self._tick << 16) + 1)
 
@@ -120,7 +120,7 @@ class SimulatedServer:
             table,
             schema.object_id,
             name,
-            self.tick(),
+            self.tick(table.database),
             tuple(column.name for column in schema.columns),
             self._stamp(),
             tuple(column.ordinal for column in schema.columns),

@@ -1,0 +1,143 @@
+"""Databases that are restored to an older state, and the way out that the product names.
+
+- The lake holds changes that the server has no more: they are told as lost, and nothing is healthy before that.
+- Once the server's LSNs have passed them and the tables were read again, all holds as it did before.
+
+*Not in it:* a restore before an earlier one of the same database was noticed, and one that nobody can notice because the login does not see
+the fork and the server has passed what was read. The product says that it cannot know of these (`shared.forks`).
+"""
+
+from collections.abc import Collection
+
+from cdc_assets.core.identifiers import TableId
+from cdc_assets_tests.simulation import law
+from cdc_assets_tests.simulation.restoring import Backup
+from cdc_assets_tests.simulation.scheduler import Actor
+from cdc_assets_tests.simulation.weather import Weather
+from cdc_assets_tests.unit.streaming.law import state_of
+
+_KEPT = 3
+"""Backups of a database besides that of the beginning."""
+
+
+class Restores(Weather):
+    """Backs up and restores."""
+
+    def prepare_restores(self) -> None:
+        """Each database has a backup, and the login may see forks or not."""
+        self.backups = {name: [self.server.back_up(name)] for name in self.config.connection.databases}
+        self.server.shows_forks = self.rng.random() < 0.8
+
+    def back_up(self) -> None:
+        """A database is backed up."""
+        self._back_up(self.rng.choice(self.config.connection.databases))
+
+    def _back_up(self, name: str) -> None:
+        self.say(f"{name} is backed up")
+        first, *others = self.backups[name]
+        self.backups[name] = [first, *others[1 - _KEPT :], self.server.back_up(name)]
+
+    def restore(self) -> None:
+        """A database is restored, often to its newest backup."""
+        name = self.rng.choice(self.config.connection.databases)
+        backups = self.backups[name]
+        self._restore(self.rng.choice([*backups, *backups[-1:] * 2]))
+
+    def restore_there(self, _: Actor) -> None:
+        """A database is restored."""
+        self.restore()
+
+    def lose_new(self) -> None:
+        """A database is restored that was backed up before the newest transactions, of which some or all are in the lake."""
+        name = self.rng.choice(self.config.connection.databases)
+        tables = [table for table in self.tables if table.database == name]
+        self._back_up(name)
+        for _ in range(self.rng.randrange(1, 4)):
+            self.work_on(tables)
+        self.server.scan(name, self.rng.choice([1, None]))
+        for kind in ("capture", "mirror", "publisher"):
+            if self.rng.random() < 0.7:
+                self.go_alone(self.begin(kind), self.rng.choice([30, 100, 300]))
+        self._restore(self.backups[name][-1])
+
+    def _restore(self, backup: Backup) -> None:
+        name = backup.database
+        if not self._is_noticed(name):
+            return
+        if not self.server.shows_forks:
+            self._settle()
+        self.remember()
+        gone = {table: table in self.server.keyless for table in self.server.schemas if table.database == name}
+        past = self.server.restore(backup)
+        self.say(f"{name} is restored; its LSNs from {past.point} up to {past.end} are given away again")
+        for table in gone:
+            ever = self.ever.setdefault(table, set())
+            places = {law.place_of(change) for change in past.lost(table)}
+            self.lost.setdefault(table, set()).update(at for at in ever if at.removesuffix("t") in places)
+            self.hurt.add(table)
+            if table not in self.server.schemas:
+                self.say(f"  {table} is made anew")
+                self.server.create(table.table, rows=self.rng.randrange(5), keyless=gone[table], database=name)
+        self._forget_requests(name)
+        if not self.server.shows_forks:
+            self._settle()
+        elif self.rng.random() < 0.3:
+            self.leave_database_of(next(iter(gone)))
+
+    def _settle(self) -> None:
+        """Nothing waits, and nobody is in the middle of anything: only so is it noticed by its LSNs alone."""
+        known, self.is_calm = self.is_calm, True
+        self.end_faults()
+        self.server.is_prompt = True
+        self.end()
+        self.run_alone("capture")
+        self.is_calm = known
+
+    def _is_noticed(self, name: str) -> bool:
+        """Whether the newest restore of a database was noticed."""
+        log = state_of(self.config).log(name)
+        fork = self.server.recovery_fork(name)
+        return bool(log.restored) or fork is None or fork.identity == log.fork
+
+    def _forget_requests(self, name: str) -> None:
+        """Nobody asks any more what became of signals that a restore may have taken away."""
+        for own_id, request in list(self.asked.items()):
+            if any(table.database == name for table in [*request.above, *request.positions]):
+                del self.asked[own_id]
+
+    def calm(self) -> None:
+        """Often the LSNs have passed what was lost."""
+        if not all(map(self._is_noticed, self.backups)):
+            self.end_faults()
+            self.run_alone("capture")
+        if self.rng.random() < 0.7:
+            self.pass_lost()
+        super().calm()
+
+    def pass_lost(self) -> None:
+        """The LSNs of all databases pass those that they had before a restore, if that was noticed."""
+        for name in {past.database for past in self.server.pasts if self._is_noticed(past.database)}:
+            passed = max(int(past.end) - int(past.point) for past in self.server.pasts if past.database == name)
+            for _ in range(1 + (passed >> 16)):
+                self.server.tick(name)
+            self.server.scan(name)
+
+    def end_restores(self) -> None:
+        """What was restored is noticed and told; from now on tables can be read again."""
+        if self.server.pasts:
+            self.run_alone("capture")
+            self.check_restores_told()
+            self.pass_lost()
+
+    def never_read(self) -> list[TableId]:
+        """Tables of restored databases that were never read: they are read when somebody asks for it, as he is told."""
+        state = state_of(self.config)
+        tables = [table for table in [*self.tables, *self.signal_tables] if table not in state.tables]
+        return [table for table in tables if state.log(table.database).restored]
+
+    def check_restores_told(self) -> None:
+        """A table with changes that the server has no more is not healthy, unless they are told."""
+        for table, entry in state_of(self.config).tables.items():
+            lost: Collection[str] = self.lost.get(table, ())
+            if entry.status == "healthy":
+                self.check_told(table, entry, lost, f"{table} (healthy)")
