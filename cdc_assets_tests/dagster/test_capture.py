@@ -293,7 +293,8 @@ def test_time_for_which_nothing_streamed_is_told_by_the_next_run(shop: Shop, ins
         return [message for message in told if "Nothing was streamed for" in message]
 
     assert shop.changes(instance).success
-    shop.write({"stream.max.duration.ms": "1", "stream.idle.timeout.ms": "60000"})  # a slow machine is idle before its end
+    # on a slow machine it would be idle before its time is over
+    shop.write({"stream.max.duration.ms": "1", "stream.idle.timeout.ms": "60000"})
     try:
         assert not line(shop.follow(instance)), "the run before had read everything"
     finally:
