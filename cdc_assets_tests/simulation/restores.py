@@ -135,6 +135,13 @@ class Restores(Weather):
         tables = [table for table in [*self.tables, *self.signal_tables] if table not in state.tables]
         return [table for table in tables if state.log(table.database).restored]
 
+    def begin_there(self, tables: Collection[TableId]) -> None:
+        """The capture of tables of which no rows are read begins where it is now; of others it began at their READs."""
+        state = state_of(self.config)
+        for table in tables:
+            if (entry := state.tables.get(table)) is not None and entry.position is not None:
+                self.read_from.setdefault(table, entry.position)
+
     def check_restores_told(self) -> None:
         """A table with changes that the server has no more is not healthy, unless they are told."""
         for table, entry in state_of(self.config).tables.items():

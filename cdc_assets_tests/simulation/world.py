@@ -66,7 +66,9 @@ class World(Moments):
             self.resume()
             self._run("capture")
             stopped = [name for name, entry in state_of(self.config).tables.items() if not entry.streams]
-            self._read_again([*stopped, *self.never_read()])
+            unread = self.never_read()
+            self._read_again([*stopped, *unread])
+            self.begin_there(unread)
         if self.config.streaming.gap_policy == "ignore":  # a snapshot repairs what was passed over
             self._read_again([name for name, entry in state_of(self.config).tables.items() if entry.gaps])
         self.ask_at_last()
