@@ -8,6 +8,7 @@ from threading import Event, Thread, current_thread
 
 import pytest
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, ConnectionLostError
 from cdc_assets.streaming import planner
@@ -33,6 +34,17 @@ def restoring(
     return listener
 
 
+def captured(server: StandIn, path: Path) -> tuple[World, TableId]:
+    """A table whose first snapshot is complete."""
+    world = World(server, str(path))
+    world.config = replace(world.config, streaming=replace(world.config.streaming, retry_wait_s=0.1))
+    table = world.make("orders", "id int PRIMARY KEY, version int")
+    world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 2), (3, 3)")
+    server.agent.drain()
+    world.run("snapshot")
+    return world, table
+
+
 @pytest.mark.parametrize(
     ("save_at", "restore_at", "lost"),
     [
@@ -47,12 +59,7 @@ def test_a_round_is_read_again_or_given_up(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_at: str, restore_at: str, lost: bool
 ) -> None:
     monkeypatch.setattr(planner, "IDLE_CHECK", planner.IDLE_CHECK * 0)
-    world = World(server, str(tmp_path))
-    world.config = replace(world.config, streaming=replace(world.config.streaming, retry_wait_s=0.1))
-    table = world.make("orders", "id int PRIMARY KEY, version int")
-    world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 2), (3, 3)")
-    server.agent.drain()
-    world.run("snapshot")
+    world, table = captured(server, tmp_path)
     saved = server.backup() if lost else None
     world.signal("s1", "execute-snapshot", data_collections=[str(table)])
     done: list[str] = []
@@ -74,11 +81,7 @@ def test_a_run_believed_dead_commits_no_rows_of_a_database_that_was_restored(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "IDLE_CHECK", planner.IDLE_CHECK * 0)
-    world = World(server, str(tmp_path))
-    table = world.make("orders", "id int PRIMARY KEY, version int")
-    world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 2), (3, 3)")
-    server.agent.drain()
-    world.run("snapshot")
+    world, table = captured(server, tmp_path)
     saved = server.backup()
     world.signal("s1", "execute-snapshot", data_collections=[str(table)])
     asleep, wake = Event(), Event()
@@ -111,12 +114,7 @@ def test_a_round_is_read_again_though_the_window_fails_that_has_found_the_restor
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "IDLE_CHECK", planner.IDLE_CHECK * 0)
-    world = World(server, str(tmp_path))
-    world.config = replace(world.config, streaming=replace(world.config.streaming, retry_wait_s=0.1))
-    table = world.make("orders", "id int PRIMARY KEY, version int")
-    world.sql("INSERT INTO dbo.orders VALUES (1, 1), (2, 2), (3, 3)")
-    server.agent.drain()
-    world.run("snapshot")
+    world, table = captured(server, tmp_path)
     world.signal("s1", "execute-snapshot", data_collections=[str(table)])
     done: list[str] = []
     restored = restoring(server, None, "signals-recorded", "marker-written", done)
