@@ -186,7 +186,7 @@ class LogHistory:
         read: greatest LSN that windows have read; None before the first window.
         restored: reason for which the database is no longer read, or empty.
         shared: LSN up to which the server still had what was read, when it was found not to have all of it; None before that. Of
-            a later restore only where that one begins is known.
+            several restores the earliest counts.
     """
 
     fork: str = ""
