@@ -17,6 +17,7 @@ from hypothesis import settings
 from cdc_assets.core.outages import forget_lines
 from cdc_assets.core.process_settings import set_up_process
 from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
+from cdc_assets_tests.sources import keeping_trees
 
 if TYPE_CHECKING:
     from cdc_assets.adapters.spark.runner import SparkTaskRunner
@@ -90,6 +91,13 @@ def spark_resource() -> "Iterator[SparkResource]":
 def runner(spark_resource: "SparkResource") -> "SparkTaskRunner":
     """The task runner of that Spark."""
     return spark_resource.runner()
+
+
+@pytest.fixture(scope="module")
+def parsed_once() -> Iterator[None]:
+    """Sources are parsed once for all tests of a module."""
+    with keeping_trees():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
+from cdc_assets_tests.sources import nodes_of, tree_of
+
+pytestmark = pytest.mark.usefixtures("parsed_once")
 ROOT = Path(__file__).parent.parent / "cdc_assets"
+PATHS = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.rglob("*.py"))}
 
 BORROWED: dict[str, set[str]] = {
     "adapters/spark/jvm.py": {"_gateway", "_jvm", "_active_spark_context", "_lock", "_jsc", "_jsparkSession"},
@@ -58,9 +62,8 @@ SETTINGS = {
 """Attributes of objects of others that are documented as settable."""
 
 
-@cache
 def modules() -> dict[str, ast.Module]:
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+    return {name: tree_of(path) for name, path in PATHS.items()}
 
 
 def is_private(name: str) -> bool:
@@ -74,7 +77,7 @@ def is_ours(module: str) -> bool:
 def imported(tree: ast.Module) -> dict[str, str]:
     """Full names of what a module imports, by the name here."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found[alias.asname or alias.name.partition(".")[0]] = (
@@ -88,7 +91,7 @@ def imported(tree: ast.Module) -> dict[str, str]:
 def defined(tree: ast.AST) -> set[str]:
     """Names of attributes that classes and functions define, and of what the module itself does."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -106,7 +109,7 @@ def borrowed(tree: ast.Module) -> set[str]:
     """Private names of others that a module uses."""
     own = defined(tree)
     found = set(of_bases(tree))
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.Attribute(value=value, attr=name) if is_private(name) and not is_self(value) and name not in own:
                 found.add(name)
@@ -123,10 +126,10 @@ def borrowed(tree: ast.Module) -> set[str]:
 
 def of_bases(tree: ast.Module) -> Iterator[str]:
     """Private names that classes of a module use on themselves and a foreign base class has defined."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.ClassDef):
             continue
-        used = {child.attr for child in ast.walk(node) if isinstance(child, ast.Attribute) and is_self(child.value)}
+        used = {child.attr for child in nodes_of(node) if isinstance(child, ast.Attribute) and is_self(child.value)}
         used |= {child.name for child in node.body if isinstance(child, ast.FunctionDef)}
         if used := set(filter(is_private, used)):
             for base in foreign_bases(tree, node):
@@ -136,7 +139,7 @@ def of_bases(tree: ast.Module) -> Iterator[str]:
 def foreign_bases(tree: ast.Module, node: ast.ClassDef) -> Iterator[str]:
     """Full names of the classes of others from which a class is made, also by classes of ours."""
     names = imported(tree)
-    classes = {other.name: other for other in ast.walk(tree) if isinstance(other, ast.ClassDef)}
+    classes = {other.name: other for other in nodes_of(tree) if isinstance(other, ast.ClassDef)}
     for base in node.bases:
         first, _, rest = ast.unparse(base.value if isinstance(base, ast.Subscript) else base).partition(".")
         if first in classes and classes[first] is not node:
@@ -147,9 +150,10 @@ def foreign_bases(tree: ast.Module, node: ast.ClassDef) -> Iterator[str]:
                 yield full
                 continue
             module, _, name = full.rpartition(".")
-            other = modules().get(module.partition(".")[2].replace(".", "/") + ".py")
-            for found in ast.walk(other) if other else ():
-                if isinstance(found, ast.ClassDef) and found.name == name and other:
+            path = PATHS.get(module.partition(".")[2].replace(".", "/") + ".py")
+            other = tree_of(path) if path else ast.Module([], [])
+            for found in nodes_of(other):
+                if isinstance(found, ast.ClassDef) and found.name == name:
                     yield from foreign_bases(other, found)
 
 
@@ -178,7 +182,7 @@ def changed(tree: ast.Module, attributes: frozenset[str]) -> set[str]:
         attributes: names of attributes that are ours.
     """
     names, found = imported(tree), set[str]()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.Call(func=ast.Name("vars" | "setattr" | "delattr" as name), args=[about, *_]) if not is_self(
                 about
@@ -202,7 +206,7 @@ def own_attributes() -> frozenset[str]:
     """Names of attributes that classes of ours have."""
     found: set[str] = set()
     for tree in modules().values():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.ClassDef):
                 found |= defined(node)
     return frozenset(found)
@@ -215,7 +219,7 @@ def test_private_names_of_others_are_used_where_they_are_explained_alone() -> No
 
 @pytest.mark.parametrize("module", BORROWED)
 def test_each_has_its_reason_and_the_version_it_was_read_at(module: str) -> None:
-    head = ast.get_docstring(modules()[module]) or ""
+    head = ast.get_docstring(tree_of(PATHS[module])) or ""
     assert re.search(r"Read at [\w -]+ \d+(\.\d+)+", head)
     rows = [line.split("|")[1] for line in head.splitlines() if line.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"(\w+)`", row)} == BORROWED[module]

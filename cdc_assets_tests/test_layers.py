@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets_tests.sources import nodes_of, tree_of
+
+pytestmark = pytest.mark.usefixtures("parsed_once")
 ROOT = Path(__file__).parent.parent
 IMPORTED_TEST = re.compile(r"^\s*(?:from|import) cdc_assets_tests\S*\.test_\w+.*", re.MULTILINE)
 
@@ -211,7 +214,7 @@ def is_room(name: str) -> bool:
 def imports(path: Path) -> frozenset[str]:
     """Dotted names that a module imports."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -335,7 +338,7 @@ MADE_IN: dict[str, set[str]] = {
 def test_what_works_in_a_run_is_made_in_one_place() -> None:
     made: dict[str, set[str]] = {name: set() for names in MADE_IN.values() for name in names}
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(tree_of(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in made:
                 made[node.func.id].add(str(path.relative_to(ROOT / "cdc_assets")))
     assert made == {name: {place} for place, names in MADE_IN.items() for name in names}
@@ -345,7 +348,7 @@ def test_what_travels_together_is_a_value_with_a_name() -> None:
     """Constructors take at most six arguments."""
     found: list[tuple[int, str]] = []
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(tree_of(path)):
             for inner in node.body if isinstance(node, ast.ClassDef) else ():
                 if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
                     found.append((len(inner.args.args) + len(inner.args.kwonlyargs) - 1, node.name))

@@ -5,7 +5,6 @@ of them in 1,000 words. The same is counted in messages, and in the words of whi
 """
 
 import ast
-import io
 import re
 import tokenize
 from collections import Counter
@@ -15,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets_tests.sources import nodes_of, tree_of
+
+pytestmark = pytest.mark.usefixtures("parsed_once")
 ROOT = Path(__file__).parent.parent / "cdc_assets"
 
 LIMIT = 4
@@ -51,40 +53,42 @@ def room_of(path: Path) -> str:
 
 
 @cache
-def shares(kind: Callable[[str], Iterator[str]]) -> dict[str, float]:
+def shares(kind: Callable[[Path], Iterator[str]]) -> dict[str, float]:
     """How many of 1,000 words are dialect in the texts of each room."""
     words, dialect = Counter[str](), Counter[str]()
     for path in ROOT.rglob("*.py"):
         room = room_of(path)
-        for text in kind(path.read_text()):
+        for text in kind(path):
             words[room] += len(WORD.findall(text))
             dialect[room] += len(DIALECT.findall(text))
     return {room: 1000 * dialect[room] / count for room, count in words.items()}
 
 
-def prose(source: str) -> Iterator[str]:
+def prose(path: Path) -> Iterator[str]:
     """Docstrings and comments of a module, also the texts behind constants and fields."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(tree_of(path)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.value
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    with path.open("rb") as file:
+        tokens = list(tokenize.tokenize(file.readline))
+    for token in tokens:
         if token.type == tokenize.COMMENT:
             yield token.string
 
 
-def messages(source: str) -> Iterator[str]:
+def messages(path: Path) -> Iterator[str]:
     """Texts of several words that are no docstrings."""
-    tree = ast.parse(source)
-    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = nodes_of(tree_of(path))
+    documents = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         match node:
             case ast.Constant(value=str(text)) if " " in text.strip() and id(node) not in documents:
                 yield text
 
 
-def names(source: str) -> Iterator[str]:
+def names(path: Path) -> Iterator[str]:
     """Words of the names that a module defines."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(tree_of(path)):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 yield " ".join(PART.findall(name))
@@ -99,7 +103,7 @@ ROOMS = sorted({room_of(path) for path in ROOT.rglob("*.py")})
 @pytest.mark.parametrize("room", ROOMS)
 @pytest.mark.parametrize(("kind", "more"), [(prose, {}), (messages, MESSAGES), (names, NAMES)])
 def test_a_room_is_written_in_common_words(
-    kind: Callable[[str], Iterator[str]], more: Mapping[str, int], room: str
+    kind: Callable[[Path], Iterator[str]], more: Mapping[str, int], room: str
 ) -> None:
     found, limit = shares(kind).get(room, 0.0), more.get(room, LIMIT)
     assert found <= limit, (
@@ -108,14 +112,18 @@ def test_a_room_is_written_in_common_words(
     )
 
 
-def test_words_are_found_in_docstrings_and_comments_alone() -> None:
+def test_words_are_found_in_docstrings_and_comments_alone(tmp_path: Path) -> None:
     source = '"""A look."""\nlook = "anew"  # told\nclass A:\n    x = 1\n    """Behind it."""\n'
-    assert [len(DIALECT.findall(text)) for text in prose(source)] == [1, 1, 1]
+    path = tmp_path / "some.py"
+    path.write_text(source)
+    assert [len(DIALECT.findall(text)) for text in prose(path)] == [1, 1, 1]
 
 
-def test_words_are_found_in_messages_and_names() -> None:
+def test_words_are_found_in_messages_and_names(tmp_path: Path) -> None:
     source = (
         '"""A look."""\nclass LookedAt:\n    def told(self, _behind): self.anew = say("nobody asks") or {"look": 1}\n'
     )
-    assert [len(DIALECT.findall(text)) for text in messages(source)] == [2]
-    assert [len(DIALECT.findall(text)) for text in names(source)] == [1, 1, 0, 1, 1]
+    path = tmp_path / "some.py"
+    path.write_text(source)
+    assert [len(DIALECT.findall(text)) for text in messages(path)] == [2]
+    assert [len(DIALECT.findall(text)) for text in names(path)] == [1, 1, 0, 1, 1]
