@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
+from typing import Final
 
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.ledger.state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.ledger import MirrorState
@@ -13,6 +14,9 @@ from cdc_assets_tests.simulation import law
 from cdc_assets_tests.simulation.asked import TurnClock
 from cdc_assets_tests.simulation.shared import Shared
 from cdc_assets_tests.unit.streaming.law import state_of
+
+_ANY: Final = ((ZERO_LSN, Lsn(b"\xff" * 10)),)
+"""Lost changes of which nobody may know yet."""
 
 
 class Checks(Shared):
@@ -36,8 +40,21 @@ class Checks(Shared):
             self.reads.setdefault(table, set()).update(incremental)
             if read := [at for at, _, is_so in reads if not is_so]:
                 self.read_from[table] = min([*read, self.read_from.get(table, read[0])])
-        for name, lsn, begin in law.published_of(self.lake, self.files):
-            self.published.setdefault(name, set()).add((lsn, begin))
+        self._check_newly_published()
+
+    def _check_newly_published(self) -> None:
+        """A mirror is right where it has just said so; it may be made anew before the end."""
+        fresh = set[str]()
+        for name, *place in law.published_of(self.lake, self.files):
+            known, lsn_and_begin = self.published.setdefault(name, set()), (place[0], place[1])
+            if lsn_and_begin not in known:
+                known.add(lsn_and_begin)
+                fresh.add(name)
+        states = self.mirrors().states() if fresh else {}
+        for table in self.tables:
+            name = self.topic(table)
+            if name in fresh and table not in self.touched and states[name].pending is None and not states[name].gaps:
+                law.check_mirror(self.server, self.lake, table, name, [states[name].lsn], f"{table} now", _ANY)
 
     def mirrors(self) -> CaptureMirrors:
         return CaptureMirrors(self.config, LocalRunner(1), TurnClock(self.server, self.scheduler))

@@ -244,10 +244,12 @@ class Moments(Restores):
                 self.go_alone(actor, 3)
 
     def lose_there(self, actor: Actor) -> None:
-        """The answer to this commit is lost, or it is refused."""
+        """The answer to this commit is lost, or it is refused; meanwhile something is done."""
         self.store.next_fault = self.rng.choice(["lost", "repeated", "repeated", "refused"])
         self.store.meant = actor.at.partition("commit of ")[2]
         self._await_readers()
+        self.work_on(self.wanted_last)
+        self.server.scan_all()
 
     def rewrite_there(self, _: Actor) -> None:
         """A stranger rewrites all topics and mirrors."""
@@ -264,9 +266,11 @@ class Moments(Restores):
         self.fill_store()
 
     def refuse_there(self, _: Actor) -> None:
-        """The broker refuses what was sent just now to one topic."""
-        names = sorted(self.cluster.sent_to) or [self.topic(self.tables[0])]
-        self.cluster.refused[self.rng.choice(names)] = "commit"
+        """The broker refuses what was sent just now to one topic, or what is sent next to another one."""
+        if sent := sorted(self.cluster.sent_to):
+            self.cluster.refused[self.rng.choice(sent)] = "commit"
+        if self.rng.random() < 0.5:
+            self.cluster.refused[self.topic(self.rng.choice(self.tables))] = "send"
 
     def time_out(self, _: Actor) -> None:
         """A transaction took too long: the broker fences its producer."""

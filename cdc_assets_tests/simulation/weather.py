@@ -285,7 +285,8 @@ class Weather(Consumers):
             if not self.server.locked[table]:
                 self._renew_if_altered(table)
         self.run_alone("capture")
-        if lost := [name for name, entry in state_of(self.config).tables.items() if not entry.streams or entry.gaps]:
+        lost = [name for name, entry in state_of(self.config).tables.items() if not entry.streams or entry.gaps]
+        if lost and self.rng.random() < 0.7:  # else what is lost is told
             self.say(f"reads {', '.join(map(str, lost))} again")
             self._run_to_end(self.scheduler.start("snapshot", lambda: self.open_capture().snapshot(lost)))
             self.run_alone("capture")
@@ -367,13 +368,15 @@ class Weather(Consumers):
         """A table is enabled while all run."""
         if len(self.tables) < 5:
             name = f"new_{len(self.tables)}"
-            self.tables.append(self.server.create(name, rows=self.rng.randrange(5), keyless=self.rng.random() < 0.3))
+            rows, is_keyless = self.rng.randrange(5), self.rng.random() < 0.3
+            database = self.rng.choice(self.config.connection.databases)
+            self.tables.append(self.server.create(name, rows=rows, keyless=is_keyless, database=database))
             self.say(f"{name} is captured, too")
             if self.rng.random() < 0.7:
                 self._read_at_once(self.tables[-1])
 
     def _read_at_once(self, table: TableId) -> None:
-        """A new table is read beside another one, while a publisher follows; its database may go away in the middle."""
+        """A new table is read beside another one, while a publisher follows; its database may go away in the middle, while others go on."""
         tables, leaves = [table, self.rng.choice(self.tables[:-1])], self.rng.random() < 0.5
         self.say(f"reads {tables[0]} and {tables[1]}")
         actor = self.scheduler.start("snapshot", lambda: self.open_capture().snapshot(tables))
@@ -386,7 +389,8 @@ class Weather(Consumers):
                 self.leave_database_of(table)
                 for _ in range(3):
                     self.work_on([table])
-                self.run_alone("capture")
+                    self.work()
+                self.run_alone("capture", *self.rng.choice([(), ("mirror",)]))
                 self.return_database()
                 return
             if actor.at.startswith("behind a commit of shop.__windows"):
