@@ -54,7 +54,8 @@ class Checks(Shared):
         for table in self.tables:
             name = self.topic(table)
             if name in fresh and table not in self.touched and states[name].pending is None and not states[name].gaps:
-                law.check_mirror(self.server, self.lake, table, name, [states[name].lsn], f"{table} now", _ANY)
+                versions = law.versions_of(self.lake, name, self.files)
+                law.check_mirror(self.server, versions, table, [states[name].lsn], f"{table} now", _ANY)
 
     def mirrors(self) -> CaptureMirrors:
         return CaptureMirrors(self.config, LocalRunner(1), TurnClock(self.server, self.scheduler))
@@ -110,7 +111,7 @@ class Checks(Shared):
     def _check_kept(self, table: TableId, topic: law.Topic, about: str) -> None:
         """What a topic does not say to have dropped, it holds."""
         folder = self.lake / self.topic(table)
-        after = law.dropped_up_to(folder) if folder.exists() else ""
+        after = law.dropped_up_to(folder, self.files) if folder.exists() else ""
         gone = sorted(at for at in self.ever[table].difference(topic.positions) if at[:22] > after)
         assert not gone, f"{about}: {gone[:5]} are gone, and the topic says that only those up to {after or 'none'} are"
 
@@ -124,7 +125,8 @@ class Checks(Shared):
         assert known.lsn >= str(entry.position), f"{about}: the mirror is behind"
         ever = {*self.published[self.topic(table)], (known.lsn, known.begin)}
         published = sorted({lsn for lsn, begin in ever if begin == known.begin or lsn >= known.begin})
-        law.check_mirror(self.server, self.lake, table, self.topic(table), published, about, entry.gaps)
+        versions = law.versions_of(self.lake, self.topic(table), self.files)
+        law.check_mirror(self.server, versions, table, published, about, entry.gaps)
 
     def check_healthy(self, at: datetime, captured: Mapping[str, Lsn], lost: Mapping[TableId, Collection[str]]) -> None:
         """What is called healthy at a moment has every change that was committed two minutes before it and is captured, and tells what

@@ -87,6 +87,6 @@ class Comparing(Processes):
     def check_repaired(self) -> None:
         """Their mirrors are the server's rows."""
         for table in sorted(self.touched):
-            current = law.current_of(self.lake, self.topic(table))
+            current = law.current_of(self.lake, self.topic(table), self.files)
             rows = Counter(map(pair, self.server.rows[table].values()))
             assert current == rows, f"{table} was repaired; its mirror has {current - rows}, lacks {rows - current}"

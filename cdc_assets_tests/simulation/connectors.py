@@ -11,8 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from deltalake import DeltaTable
-
 from cdc_assets.config.engine import EngineConfig, engine_config
 from cdc_assets.connectors.engine.feed import Chunk, Lines, Offsets
 from cdc_assets.connectors.engine.overview import EngineOverview
@@ -174,10 +172,8 @@ class Connectors(Comparing):
         """Numbers of the connector's events in the lake, in the order of their positions."""
         rows: list[tuple[str, int]] = []
         for topic in TOPICS:
-            folder = Path(self.engine_config.lake.path) / topic
-            if DeltaTable.is_deltatable(str(folder)):
-                for path in DeltaTable(str(folder)).file_uris():
-                    rows += [(row["position"], row["key"]["id"]) for row in self.files.rows(path)]
+            held = self.files.of(Path(self.engine_config.lake.path) / topic)
+            rows += [(row["position"], row["key"]["id"]) for row in held]
         return [number for _, number in sorted(rows)]
 
     def _check_told(self, end: int) -> None:

@@ -3,12 +3,12 @@
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -17,23 +17,58 @@ from cdc_assets_tests.simulation.restoring import RestorableServer
 from cdc_assets_tests.unit.streaming.simulation import Change
 
 
+class Log:
+    """The commits of a Delta table, each read once; nothing here removes any.
+
+    Args:
+        folder: of the table.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._version = -1
+        self.files: dict[str, None] = {}
+        """Files of the table now."""
+        self.configuration: dict[str, str] = {}
+        """Its properties now."""
+
+    def read(self) -> None:
+        """Read what was committed since."""
+        while (path := self._folder / "_delta_log" / f"{self._version + 1:020d}.json").exists():
+            actions = [json.loads(line) for line in path.read_text().splitlines()]
+            for action in actions:
+                if "remove" in action:
+                    self.files.pop(self._name(action["remove"]), None)
+                if "metaData" in action:
+                    self.configuration = action["metaData"]["configuration"]
+            self.files |= {self._name(action["add"]): None for action in actions if "add" in action}
+            self._version += 1
+
+    def _name(self, file: Mapping[str, str]) -> str:
+        return str(self._folder / unquote(file["path"]))
+
+
 class Files:
     """Rows of files that were read before: files of a lake do not change, and topics are asked for often."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[dict]] = {}  # type: ignore[type-arg]
-        self._live: dict[Path, tuple[str, list[str]]] = {}
+        self._logs: dict[Path, Log] = {}
+
+    def log(self, folder: Path) -> Log:
+        """The log of a table as it is now."""
+        found = self._logs.setdefault(folder, Log(folder))
+        found.read()
+        return found
 
     def stamp(self, lake: Path, name: str) -> list[tuple[Path, str]]:
         """The tables of a topic, with the name of their newest commit."""
         return [(folder, _newest(folder)) for folder in _folders(lake, name)]
 
-    def live(self, folder: Path) -> list[str]:
-        """Files of a Delta table now; its log is read only if it has a new commit."""
-        newest = _newest(folder)
-        if self._live.get(folder, ("",))[0] != newest:
-            self._live[folder] = newest, DeltaTable(str(folder)).file_uris()
-        return self._live[folder][1]
+    def of(self, folder: Path) -> Iterator[dict]:  # type: ignore[type-arg]
+        """Rows of a table now."""
+        for path in self.log(folder).files:
+            yield from self.rows(path)
 
     def rows(self, path: str) -> list[dict]:  # type: ignore[type-arg]
         if path not in self._rows:
@@ -56,8 +91,7 @@ class Topic:
     def __init__(self, lake: Path, name: str, files: Files) -> None:
         self.rows: list[dict] = []  # type: ignore[type-arg]
         for folder in _folders(lake, name):
-            for file in files.live(folder):
-                self.rows += files.rows(file)
+            self.rows += files.of(folder)
         self.rows.sort(key=lambda row: row["position"])
         self.positions = [row["position"] for row in self.rows]
 
@@ -68,9 +102,9 @@ class Topic:
         assert not twice, f"{said}: doubled {twice[:5]}"
 
 
-def dropped_up_to(folder: Path) -> str:
+def dropped_up_to(folder: Path, files: Files) -> str:
     """Commit LSN up to which a topic says that events were dropped; empty if none were."""
-    return DeltaTable(str(folder)).metadata().configuration.get("cdc.completeAfter") or ""
+    return files.log(folder).configuration.get("cdc.completeAfter") or ""
 
 
 Gaps = Sequence[tuple[Lsn, Lsn]]
@@ -157,10 +191,13 @@ def _first_twice(found: list[str]) -> str:
     return ""
 
 
-def versions_of(lake: Path, name: str) -> list[tuple[int, object, str, str]]:
+Versions = Sequence[tuple[int, object, str, str]]
+"""Key, note, and the interval of LSNs of each version."""
+
+
+def versions_of(lake: Path, name: str, files: Files) -> Versions:
     """Key, note, and the interval [from, to) of LSNs of each version that a mirror holds; `~` is an open end."""
-    now = DeltaTable(str(lake / f"{name}.__current")).to_pyarrow_table().to_pylist()
-    then = DeltaTable(str(lake / f"{name}.__history")).to_pyarrow_table().to_pylist()
+    now, then = files.of(lake / f"{name}.__current"), files.of(lake / f"{name}.__history")
     found = [(row["id"], row["note"], row["_lsn"], "~") for row in now]
     return found + [(row["id"], row["note"], row["_valid_from_lsn"], row["_valid_to_lsn"]) for row in then]
 
@@ -198,10 +235,9 @@ def place_of(change: Change) -> str:
     return f"{change.lsn}/{change.command:08x}/{change.seqval}/{change.operation}"
 
 
-def current_of(lake: Path, name: str) -> Counter[tuple[int, object]]:
+def current_of(lake: Path, name: str, files: Files) -> Counter[tuple[int, object]]:
     """Rows that a mirror has now."""
-    rows = DeltaTable(str(lake / f"{name}.__current")).to_pyarrow_table().to_pylist()
-    return Counter((row["id"], row["note"]) for row in rows)
+    return Counter((row["id"], row["note"]) for row in files.of(lake / f"{name}.__current"))
 
 
 def published_of(lake: Path, files: Files) -> Iterator[tuple[str, str, str]]:
@@ -209,21 +245,21 @@ def published_of(lake: Path, files: Files) -> Iterator[tuple[str, str, str]]:
     folder = lake / "shop.__mirrors"
     if not (folder / "_delta_log").exists():
         return
-    for row in [row for path in files.live(folder) for row in files.rows(path)]:
+    for row in files.of(folder):
         for name, state in json.loads(row["detail"]).items():
             if state["step"] and not state["gaps"]:
                 yield name, state["lsn"], state["begin"]
 
 
 def check_mirror(
-    server: RestorableServer, lake: Path, table: TableId, name: str, published: list[str], said: str, gaps: Gaps = ()
+    server: RestorableServer, versions: Versions, table: TableId, published: list[str], said: str, gaps: Gaps = ()
 ) -> None:
     """At each published LSN a mirror is the table then; within lost changes, as it was before the restore.
 
     Args:
+        versions: rows of the mirror.
         published: LSNs at which the mirror has said that it is right.
     """
-    versions = versions_of(lake, name)
     for text in published:
         valid = [(key, note) for key, note, start, end in versions if start <= text < end]
         lsn = Lsn.parse(text)

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
-from types import ModuleType, TracebackType
+from types import ModuleType, SimpleNamespace, TracebackType
 from typing import Any, Self
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
 import cdc_assets
+from cdc_assets.history import store
 from cdc_assets.ledger.fenced_log import FencedLog
 from cdc_assets.ledger.folded_log import Folding
 
@@ -95,7 +98,8 @@ def without_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def with_known_rows(patch: pytest.MonkeyPatch) -> None:
-    """Read each file of a record once, and fold each of its rows once: it never changes, and each process opens it anew."""
+    """Read each file of a record and of a schema history once, and fold each row of a record once: they never change, and each process
+    opens them anew."""
     read, known = FencedLog._read, dict[str, Any]()
     folded = dict[tuple[int, int], tuple[Any, Any, Any]]()
 
@@ -111,6 +115,13 @@ def with_known_rows(patch: pytest.MonkeyPatch) -> None:
             state = folded[key][2]
         return state
 
+    def structures(path: str, filesystem: fs.SubTreeFileSystem, schema: pa.Schema) -> pa.Table:
+        name = filesystem.base_path + path
+        if name not in known:
+            known[name] = pq.read_table(path, filesystem=filesystem, schema=schema)
+        return known[name]
+
+    patch.setattr(store, "pq", SimpleNamespace(read_table=structures))
     patch.setattr(FencedLog, "_read", rows)
     patch.setattr(Folding, "onward", onward)
 

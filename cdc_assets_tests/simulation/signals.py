@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from deltalake import DeltaTable
-
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.errors import ConfigurationError, LakeFullError
@@ -106,7 +104,7 @@ class Signals(Checks):
     def _scans(self) -> dict[tuple[str, TableId], str]:
         """How the scan of each table ended, by the signal's id and the table."""
         found = {}
-        for row in DeltaTable(str(self.lake / NOTES)).to_pyarrow_table().to_pylist():
+        for row in self.files.of(self.lake / NOTES):
             data = dict(row["value"]["additional_data"] or ())
             if row["value"]["type"] == "TABLE_SCAN_COMPLETED" and data["scanned_collection"].count(".") == 2:
                 found[row["value"]["id"], TableId(*data["scanned_collection"].split("."))] = data["status"]
