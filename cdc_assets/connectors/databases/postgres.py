@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.connectors.databases.publication import Publication
 from cdc_assets.connectors.databases.session import TIMEOUT_S, DriverSession, require_driver
 from cdc_assets.connectors.databases.signal_table import SignalTable, captured_check
 from cdc_assets.connectors.databases.tables import ConnectorFilter, column, structures
@@ -19,29 +20,10 @@ from cdc_assets.core.schema import TableSchema
 _END = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "does not exist")
 _MAX_MESSAGES = 5000
-_PUBLISHED = (
-    "WITH direct AS (SELECT c.oid FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname "
-    "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename WHERE p.pubname = %s) "
-    "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid IN ("
-    "SELECT oid FROM direct UNION SELECT t.relid FROM direct, pg_partition_tree(oid) t "
-    "UNION SELECT a.relid FROM direct, pg_partition_ancestors(oid) a)"
-)
-"""Tables of a publication; changes of a partition may be sent as its parent's, and a parent has none but its partitions'."""
-_OPERATIONS = ("insert", "update", "delete", "truncate")
-_SENT = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = %s"
-_FILTERED = (
-    "SELECT schemaname, tablename, rowfilter FROM pg_publication_tables WHERE pubname = %s AND rowfilter IS NOT NULL"
-)
-"""Tables of which a publication sends some rows; refused before PostgreSQL 15, which has no such filters."""
 _NO_CHANGES = "BCORY"
 """First bytes of messages that begin and commit transactions, or describe tables and types."""
 _NEAR_BYTES = 256 * 2**20
 """Room of a slot below which it is nearly lost."""
-
-
-def _codes(skipped: str) -> frozenset[str]:
-    """First letters of the operations in `skipped.operations`, in which an insert is a create."""
-    return frozenset({"c": "i"}.get(code.strip(), code.strip()) for code in skipped.split(","))
 
 
 def _shut_down(connection: Any) -> None:
@@ -79,7 +61,6 @@ class PostgresProbe:
         self._config = config
         self._database = given.get("database.dbname", "postgres")
         self._slot = given.get("slot.name", "debezium")
-        self._publication = given.get("publication.name", "dbz_publication")
         self._session = DriverSession(
             config,
             connect,
@@ -88,6 +69,7 @@ class PostgresProbe:
             lost=lambda connection: connection.closed,
             abort=_shut_down,
         )
+        self._publication = Publication(config, self._session)
         columns = "id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048)"
         self._signal_table = SignalTable(config, self._session, quote='"', marks="%s, %s, %s", columns=columns)
 
@@ -125,7 +107,7 @@ class PostgresProbe:
             "FROM pg_logical_slot_peek_binary_changes(%s, NULL, %s, 'proto_version', '1', 'publication_names', %s)",
             self._slot,
             _MAX_MESSAGES,
-            self._publication,
+            self._publication.name,
         )
         if found is None or len(found) >= _MAX_MESSAGES:
             return False
@@ -217,56 +199,8 @@ class PostgresProbe:
         ]
 
     def unsent(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
-        """Those that are not in the publication, or only some rows of them, if the connector takes it as it is: only `filtered` puts
-        whole tables into it at each start; and all of them if the publication leaves out operations, which no mode mends."""
-        given = self._config.properties
-        if given.get("plugin.name") != "pgoutput" or given.get("snapshot.mode") == "initial_only":
-            return {}
-        published = self._session.one(_SENT, self._publication)
-        if not published:
-            return {}
-        skipped = given.get("skipped.operations", "t")
-        missing = [name for name in _OPERATIONS if name[0] not in _codes(skipped) and not published[f"pub{name}"]]
-        found = dict.fromkeys(tables, self._leaves_out(missing)) if missing else {}
-        is_filled = given.get("publication.autocreate.mode") == "filtered"
-        return found if is_filled else {**found, **self._filtered(tables), **self._unpublished(tables)}
-
-    def _leaves_out(self, operations: Sequence[str]) -> str:
-        names = ", ".join(operations)
-        return (
-            f"the publication {self._publication} leaves out {names}, so such changes do not come. Next: ALTER PUBLICATION "
-            f"{self._publication} SET (publish = '{', '.join(_OPERATIONS)}'), and then read the table again into a new lake, because "
-            "changes of before are not sent later; or leave them out here, too (skipped.operations)"
-        )
-
-    def _filtered(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
-        found = self._session.perhaps(_FILTERED, self._publication) or []
-        filters = {(row["schemaname"], row["tablename"]): row["rowfilter"] for row in found}
-        change = f"ALTER PUBLICATION {self._publication}"
-        return {
-            table: f"the publication {self._publication} sends only its rows WHERE {filters[table.schema, table.table]}, so changes of all "
-            f'others do not come. Next: {change} DROP TABLE "{table.schema}"."{table.table}", then '
-            f'{change} ADD TABLE "{table.schema}"."{table.table}" without WHERE, and then request an incremental snapshot of it, because '
-            "changes of before are not sent later; or leave it out (table.exclude.list)"
-            for table in tables
-            if (table.schema, table.table) in filters
-        }
-
-    def _unpublished(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
-        found = self._session.perhaps(_PUBLISHED, self._publication)
-        if found is None:  # PostgreSQL 11 tells nothing of partitions
-            return {}
-        published = {(row["nspname"], row["relname"]) for row in found}
-        return {
-            table: f"it is not in the publication {self._publication}, so none of its changes comes. Next: "
-            f'ALTER PUBLICATION {self._publication} ADD TABLE "{table.schema}"."{table.table}", and then request an '
-            "incremental snapshot of it, because changes of before are not sent later; or leave it out (table.exclude.list)"
-            for table in tables
-            if (table.schema, table.table) not in published
-        }
-
-    def _has_publication(self) -> bool:
-        return bool(self._session.rows("SELECT 1 AS one FROM pg_publication WHERE pubname = %s", self._publication))
+        """Those of which the publication leaves something out, with what and the next step."""
+        return self._publication.unsent(tables)
 
     def inspect(self) -> Sequence[CheckResult]:
         """Log, rights, publication, captured tables, signal table."""
@@ -303,7 +237,7 @@ class PostgresProbe:
         )
         if self._config.properties.get("plugin.name", "decoderbufs") != "pgoutput":
             return
-        name, there = self._publication, self._has_publication()
+        name, there = self._publication.name, self._publication.exists()
         may = self._session.one("SELECT has_database_privilege(current_database(), 'CREATE') AS may")["may"]
         makes = self._config.properties.get("publication.autocreate.mode", "all_tables") != "disabled" and bool(may)
         actual = "there" if there else "made by the connector" if makes else "missing"
@@ -322,7 +256,10 @@ class PostgresProbe:
                 "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
             )
         }
-        sets, unsent = bool(self._config.properties.get("replica.identity.autoset.values")), self.unsent(tables)
+        sets, unsent = (
+            bool(self._config.properties.get("replica.identity.autoset.values")),
+            self._publication.unsent(tables),
+        )
         for table in tables:
             if why := unsent.get(table):
                 yield CheckResult.failed("publication", str(table), why, "in the publication")
