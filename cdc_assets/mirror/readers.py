@@ -1,8 +1,9 @@
 """Reading mirrors: the rows now, all versions with their times, the rows as of an LSN.
 
 `current` and `history` together hold each version of each row once: those of `current` are valid until further notice.
-While a step is being committed, `history` is a moment ahead: versions that ended after the LSN of `current` are then in
-both. A reader that knows this LSN leaves them out of `history`; a view cannot, and shows them twice for that moment.
+While a step is being committed, `history` is a moment ahead: versions that the step has ended are then in both. A reader leaves out of
+`history` what steps after that of `current` have ended; a view cannot, and shows it twice for that moment. The LSN that is
+published does not tell which these are: it was read before, and `current` may have gone further since.
 """
 
 import logging
@@ -23,13 +24,16 @@ from cdc_assets.mirror.spans import Span, before, span_of
 
 log = logging.getLogger(__name__)
 
+Listed = tuple[str, Sequence[str], pa.Schema]
+"""Directory, files and columns of a table."""
+
 
 class MirrorReader:
     """Reads one mirror with Arrow.
 
     Args:
         tables: of the capture's mirrors.
-        lsn: LSN that the mirror has published; None leaves nothing out.
+        lsn: LSN that the mirror has published; None if it is not known.
         begin: LSN from which on it is right.
         spans: LSNs of which it knows nothing.
         gaps: intervals of lost changes that it lacks (`gap.policy=ignore`).
@@ -67,9 +71,9 @@ class MirrorReader:
         Raises:
             LakeError: there is no such mirror.
         """
-        now, ended = self.current(), self._read(history_directory(self._topic))
-        if self._lsn is not None:
-            ended = ended.filter(pc.less_equal(ended[TO_LSN], self._lsn))
+        step, listed = self._listed_at_step()
+        now, ended = self._rows(*listed), self._read(history_directory(self._topic))
+        ended = ended.filter(pc.less_equal(ended[STEP], step))
         names = [FROM_LSN if name == LSN else FROM_AT if name == CHANGED_AT else name for name in now.column_names]
         now, ended = now.rename_columns(names), ended.drop_columns([STEP])
         wider = {
@@ -121,9 +125,22 @@ class MirrorReader:
                     "Next: read the whole table again.", self._topic, after, until, text,
                 )  # fmt: skip
 
-    def _read(self, directory: str) -> pa.Table:
+    def _listed_at_step(self) -> tuple[int, Listed]:
+        """The step of `current`, and its files after that step: the next one may be committed while they are listed."""
+        directory = current_directory(self._topic)
+        while True:
+            step, listed = self._tables.reached(directory), self._listed(directory)
+            if self._tables.reached(directory) == step:
+                return step, listed
+
+    def _listed(self, directory: str) -> Listed:
         schema = self._tables.schema(directory)
         if schema is None:
             raise LakeError(f"There is no mirror {directory}. Next: cdc-assets mirror creates it.")
-        paths = [path for path, _, _ in self._tables.files(directory)]
+        return directory, [path for path, _, _ in self._tables.files(directory)], schema
+
+    def _read(self, directory: str) -> pa.Table:
+        return self._rows(*self._listed(directory))
+
+    def _rows(self, directory: str, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
         return read_rows(self._tables.location, directory, paths, schema)

@@ -106,6 +106,17 @@ def test_a_writer_that_was_overtaken_stops_and_changes_nothing(world: World) -> 
     assert len(versions) == len({(row["id"], row["_valid_from_lsn"]) for row in versions})
 
 
+def test_rows_as_of_an_lsn_stay_when_a_step_is_committed_after_the_state_was_read(world: World) -> None:
+    """What has ended since must not be missing from `history` as if `current` still had it."""
+    mirrors = mirrors_of(str(world.lake))
+    state = mirrors.states()[TOPIC]
+    reader, lsn = MirrorReader.of(mirrors.tables, TOPIC, state), Lsn.parse(state.lsn)
+    before = {row["id"] for row in reader.as_of(lsn).to_pylist()}
+    assert before == {1, 2, 3}
+    mirrors.catch_up()
+    assert {row["id"] for row in reader.as_of(lsn).to_pylist()} == before
+
+
 def test_versions_tell_what_ended_them_and_as_of_an_lsn(world: World) -> None:
     mirrors = mirrors_of(str(world.lake))
     before = Lsn.parse(mirrors.states()[TOPIC].lsn)
