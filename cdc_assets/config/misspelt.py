@@ -1,13 +1,15 @@
 """Environment variables whose names are nearly those of ours: they have no effect, which nobody would notice.
 
 Others may begin with `CDC_`, too. So a variable is named only if it is very near to one of ours. One to which a placeholder of the
-configuration refers is not named. Nor is one that holds a whole name of ours (`CDC_DATABASE_PASSWORD_ERP`): another capture may refer to it.
+configuration refers is not named. Nor is one that holds a whole name of ours (`CDC_DATABASE_PASSWORD_ERP`, `CDC_DATABASE_PASSWORD2`): another
+capture may refer to it.
 """
 
 import difflib
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping
+from string import digits
 from typing import Final
 
 log = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ def warn_of_misspelt(environment: Mapping[str, str], properties: Collection[str]
     unknown -= {name for text in texts for name in _REFERENCE.findall(text)}
     for name in sorted(unknown):
         near = difflib.get_close_matches(name, [*properties, *OF_PROCESSES], n=1, cutoff=_NEAR)
-        if near and f"_{near[0].removeprefix(PREFIX)}_" not in f"{name}_":
+        if near and f"_{near[0].removeprefix(PREFIX)}_" not in f"{name.rstrip(digits)}_":
             _named.add(name)
             log.warning(
                 "The environment variable %s has no effect: no property or variable of cdc-assets has this name. Next: did you mean %s?",

@@ -49,6 +49,7 @@ def test_others_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     names = (
         "CDC_DATABASE_PASSWRD",
         "CDC_DATABASE_PASSWORD_ERP",
+        "CDC_DATABASE_PASSWORD2",
         "CDC_ERP_DATABASE_PASSWORD",
         "CDC_USER",
         "CDC_DB_PASSWORD",
