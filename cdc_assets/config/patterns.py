@@ -111,6 +111,11 @@ def matches(text: str, name: str, *, ignore_case: bool = False, patience: Patien
     return _bounded("fullmatch", text, name, ignore_case, patience)
 
 
+def expression_for(name: str) -> str:
+    """The expression that only this name matches."""
+    return "".join(f"\\{letter}" if letter in r".\+*?()|[]{}^$" else letter for letter in name)
+
+
 def literal(text: str) -> str | None:
     """The one name in small letters that an expression matches if letter case is ignored; None if it may match others."""
     return text.replace("\\.", ".").lower() if _LITERAL.fullmatch(text) else None

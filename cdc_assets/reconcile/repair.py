@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cdc_assets.config.patterns import expression_for
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.ports import KeyRange
@@ -76,11 +77,6 @@ def request(config: CaptureConfig, repair: Repair) -> None:
     """
     table, condition = str(repair.schema.table), repair.condition
     surrogate = "" if repair.schema.key else repair.columns[0].name
-    name = _pattern(table)
+    name = expression_for(table)
     conditions = {name: condition} if condition else {}
     ask(config, compose(str(uuid.uuid4()), "execute-snapshot", [name], conditions, surrogate=surrogate))
-
-
-def _pattern(name: str) -> str:
-    """The regular expression that only this name matches."""
-    return "".join(f"\\{letter}" if letter in r".\+*?()|[]{}^$" else letter for letter in name)

@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_assets.capture.log_levels import enable_info_logs
+from cdc_assets.config.patterns import expression_for
 from cdc_assets.connectors.engine.run import EngineSummary
 from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.signalled_run import require_incremental, with_file_channel
@@ -128,7 +129,7 @@ def _request(
     if config.type is SnapshotType.incremental:
         require_incremental(with_file_channel(settings, Path()))
     chosen = [table for key, table in catalog.keys("snapshot").items() if key in context.selected_asset_keys]
-    names = [identifier(catalog.config, table).replace(".", "\\.") for table in chosen]  # regular expressions
+    names = [expression_for(identifier(catalog.config, table)) for table in chosen]
     own_id = f"{context.run.run_id[:30]}-{context.retry_number}"
     return compose(own_id, "execute-snapshot", names, config.conditions, snapshot=config.type.value).signal
 

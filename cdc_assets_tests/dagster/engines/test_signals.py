@@ -9,7 +9,8 @@ import pytest
 
 from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.core.identifiers import TableId
-from cdc_assets_tests.dagster.engines.deployment import Deployment, key, materialized, observed
+from cdc_assets.core.schema import Column, TableSchema
+from cdc_assets_tests.dagster.engines.deployment import Database, Deployment, key, materialized, observed
 
 
 def test_a_snapshot_asset_asks_the_connector_to_read_again(shop: Deployment) -> None:
@@ -27,6 +28,21 @@ def test_a_snapshot_asset_asks_the_connector_to_read_again(shop: Deployment) -> 
     }
     assert materialized(result)[key("snapshot")]["rows_reads"] == 1
     assert dg.AssetKey(["shop", "notifications"]) in materialized(result)
+
+
+def test_a_name_is_no_expression(shop: Deployment) -> None:
+    """Of one that is taken for one the connector reads nothing, whenever it is asked."""
+    table = TableSchema(TableId("db", "", "items$1"), 0, (Column("id", "int", 1, False),), ("id",))
+    with patch.object(Database, "tables", return_value=[table]):
+        assert shop.changes().success
+        [chosen] = [
+            it
+            for it in shop.definitions().resolve_asset_graph().get_all_asset_keys()
+            if "1.snapshot" in it.path[-1] and it != key("snapshot")
+        ]
+        shop.run("shop_snapshot", [chosen])
+    [signal] = shop.connector.signals
+    assert signal["data"]["data-collections"] == [r"db\.items\$1"]
 
 
 def test_the_first_snapshot_is_the_connectors_own(shop: Deployment) -> None:
