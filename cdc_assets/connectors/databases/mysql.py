@@ -274,7 +274,7 @@ class MySqlProbe:
                 "the server is a replica that keeps the changes of its source out of its own binlog (log_replica_updates=OFF), so "
                 "none of them comes. Next: start the server with log-replica-updates (log-slave-updates before MySQL 8.0.26, and of "
                 "MariaDB), and then request an incremental snapshot of the table, because changes of before are not in the binlog; or "
-                "capture from its source"
+                "capture from its source; if it receives nothing any more, end that (RESET REPLICA ALL)"
             )
             return dict.fromkeys(tables, why)
         status = self._status()
