@@ -162,8 +162,10 @@ def _round_written(state: CaptureState, database: str, written: RoundFiles) -> C
         for entry in run.behind(written).tables
         if entry.table in read
     }
-    readings = without(state.readings, {table for table, _ in written.lows}, window.window_id)
-    return dataclasses.replace(state.with_early(found), written=written, readings=readings)
+    readings, log = without(state.readings, {table for table, _ in written.lows}, window.window_id), state.log(database)
+    lows = [*(reads.low for reads in found.values()), *([log.reads] if log.reads is not None else [])]
+    logs = {**state.logs, database: dataclasses.replace(log, reads=max(lows, default=None))}
+    return dataclasses.replace(state.with_early(found), written=written, readings=readings, logs=logs)
 
 
 def _forgotten(state: CaptureState, gone: Set[TableId]) -> CaptureState:

@@ -187,12 +187,14 @@ class LogHistory:
         restored: reason for which the database is no longer read, or empty.
         shared: LSN up to which the server still had what was read, when it was found not to have all of it; None before that. Of
             several restores the earliest counts.
+        reads: greatest LSN of READs of snapshots, which may lie behind all positions; None before the first.
     """
 
     fork: str = ""
     read: Lsn | None = None
     restored: str = ""
     shared: Lsn | None = None
+    reads: Lsn | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,4 +153,5 @@ def greatest_lsn_in_lake(state: CaptureState, database: str) -> Lsn | None:
     found += [one.high or one.low for one in readings]  # rows are of that moment, whatever the LSN of their READs
     if database in state.snapshots:
         found += [table.low for table in state.snapshots[database].tables]
-    return max((lsn for lsn in [*found, state.log(database).read] if lsn is not None), default=None)
+    log = state.log(database)
+    return max((lsn for lsn in [*found, log.read, log.reads] if lsn is not None), default=None)

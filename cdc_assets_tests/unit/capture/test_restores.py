@@ -86,3 +86,23 @@ def test_rows_that_were_read_before_a_restore_do_not_pass_for_the_servers(tmp_pa
         make_capture(server, config).stream()
     rows = {event.key for event in events_of(config, lines)}
     assert 50 not in rows or state_of(config).tables[lines].status == "failed"
+
+
+@pytest.mark.parametrize("partitions", [None, [0]])
+def test_rows_that_were_read_again_count_before_the_stream_comes_there(
+    tmp_path: Path, partitions: Sequence[int] | None
+) -> None:
+    """Their READs lie behind all positions, and nothing was changed while they were read."""
+    server, config = Restored(), make_config(str(tmp_path))
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    make_capture(server, config).stream()
+    lost = server.commit((lines, "insert", 50, "lost"))
+    make_capture(server, config).snapshot([lines], partitions)
+    server.forks = {DATABASE: RecoveryFork("B", lost)}
+    server.history, server.transactions, server.change_tables = [], [], {name: [] for name in server.change_tables}
+    server.commit((lines, "insert", 51, "new"))
+    make_capture(server, config).stream()
+    assert state_of(config).tables[lines].status == "failed"
+    assert state_of(config).log(DATABASE).shared == before(lost)
