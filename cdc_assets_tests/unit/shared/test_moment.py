@@ -97,12 +97,27 @@ def test_a_commit_of_the_future_was_made_before_the_clock_was_set_back() -> None
     assert not moment.is_passed(EARLIER)
 
 
-@pytest.mark.parametrize(("scans", "passed"), [((7, 4), False), ((7, 5), True), ((8, 1), False), ((8, 2), True)])
-def test_a_job_that_has_looked_twice_and_found_nothing_has_found_all(scans: tuple[int, int], passed: bool) -> None:
+@pytest.mark.parametrize(
+    ("scans", "passed"),
+    [([(7, 4)], False), ([(7, 5)], True), ([(8, 1)], False), ([(8, 1), (8, 2)], True), ([(8, 1), (9, 1)], False)],
+)
+def test_a_job_that_has_looked_twice_and_found_nothing_has_found_all(
+    scans: Sequence[tuple[int, int]], passed: bool
+) -> None:
     source = Source()
     moment, _ = begun(source)
-    source.scans = scans
-    assert moment.is_passed(EARLIER) is passed
+    for source.scans in scans:
+        found = moment.is_passed(EARLIER)
+    assert found is passed
+
+
+def test_a_server_that_is_the_primary_again_shows_looks_of_the_time_before() -> None:
+    source = Source()
+    moment, _ = begun(source)
+    found = []
+    for source.scans in [(4, 900), (4, 900), (5, 1), (5, 2)]:
+        found.append(moment.is_passed(EARLIER))
+    assert found == [False, False, False, True]
 
 
 def test_a_job_whose_looks_cannot_be_seen_is_given_a_while_if_it_is_well() -> None:
