@@ -188,6 +188,7 @@ class LogHistory:
         shared: LSN up to which the server still had what was read, when it was found not to have all of it; None before that. Of
             several restores the earliest counts.
         reads: greatest LSN of READs of snapshots, which may lie behind all positions; None before the first.
+        former: identities of the forks that it has left.
     """
 
     fork: str = ""
@@ -195,6 +196,12 @@ class LogHistory:
     restored: str = ""
     shared: Lsn | None = None
     reads: Lsn | None = None
+    former: tuple[str, ...] = ()
+
+    def on(self, fork: str) -> "LogHistory":
+        """The same on another fork."""
+        left = dict.fromkeys([*self.former, self.fork])
+        return dataclasses.replace(self, fork=fork, former=tuple(one for one in left if one not in ("", fork)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ present fork begins. Below its point a fork has the transactions of the one it l
 - A fork that the login may not see: `fn_cdc_get_max_lsn()` falls only after a restore, so a value below what windows
   have read proves one. What was read is compared, not positions: a table that was just enabled starts above it. Nobody knows
   where the histories part, so nothing of what was read is known to be there.
-- A readable replica that is captured less far than what windows have read: it lags, and may show a former fork. Nothing can
+- A readable replica that is captured less far than what windows have read, or shows a fork that was left: it lags. Nothing can
   be said until it has caught up; the error passes by itself.
 
 *Why checking after reading is enough.* A window's end is in `reached` from its plan on. If the fork is the recorded one
@@ -98,13 +98,8 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
     shared = shared_until(log, reached, fork, captured, _unsure_from(state, database))
     if shared is None:
         return fork, "", None
-    if log.read is not None and source.is_replica(database):
-        captured = captured or source.max_captured_lsn(database)
-        if captured is not None and captured < log.read:
-            raise IncompleteReadError(
-                f"The replica that answered for database {database} lags: it is captured up to {captured}, and changes up to "
-                f"{log.read} were read already. The question is repeated"
-            )
+    if source.is_replica(database):
+        _require_present(source, database, log, fork, captured)
     was, now = log.fork or "unknown", fork.identity if fork else "invisible to this login"
     return (
         fork,
@@ -134,7 +129,25 @@ def check_recovery_fork(ledger: Ledger, source: Source, database: str) -> None:
     if problem:
         raise DatabaseRestoredError(problem)
     if fork is not None and fork.identity != log.fork:
-        ledger.manifest.record_log(ledger.clock.now(), database, dataclasses.replace(log, fork=fork.identity))
+        ledger.manifest.record_log(ledger.clock.now(), database, log.on(fork.identity))
+
+
+def _require_present(
+    source: Source, database: str, log: LogHistory, fork: RecoveryFork | None, captured: Lsn | None
+) -> None:
+    """Check that a replica does not show a time before what is known.
+
+    Raises:
+        IncompleteReadError: it does.
+    """
+    lags = f"The replica that answered for database {database} lags"
+    if fork is not None and fork.identity in log.former:
+        raise IncompleteReadError(f"{lags}: it is on recovery fork {fork.identity} still. The question is repeated")
+    captured = captured or (None if log.read is None else source.max_captured_lsn(database))
+    if captured is not None and log.read is not None and captured < log.read:
+        raise IncompleteReadError(
+            f"{lags}: it is captured up to {captured}, and changes up to {log.read} were read already. The question is repeated"
+        )
 
 
 def _unsure_from(state: CaptureState, database: str) -> Lsn | None:

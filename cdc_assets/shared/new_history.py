@@ -56,7 +56,7 @@ def begin_history(ledger: Ledger, source: Source, database: str) -> None:
         raise DatabaseRestoredError(f"{known.restored} The server's newest LSN is {captured} now.")
     shared = shared_until(known, reached, fork, captured) or ZERO_LSN
     entries = [entry for entry in state.tables.values() if entry.table.database == database]
-    begun = LogHistory(fork.identity if fork else "", read=reached)
+    begun = LogHistory(known.fork, reached, former=known.former).on(fork.identity if fork else "")
     ended = [dataclasses.replace(entry.stopped(_REASON), gaps=(*entry.gaps, (shared, reached))) for entry in entries]
     ledger.manifest.record_log(ledger.clock.now(), database, begun, tables=ended)
     log.warning(

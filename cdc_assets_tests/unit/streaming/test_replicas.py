@@ -220,6 +220,22 @@ def test_a_replica_that_goes_back_by_some_commits_is_no_restore(tmp_path: Path, 
     assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
 
 
+def test_a_replica_that_has_not_got_a_failover_yet_shows_no_restore(tmp_path: Path) -> None:
+    """Nothing was captured since, so that it is captured as far as others."""
+    server, config, _lines, orders = started(tmp_path)
+    assert server.captured is not None
+    server.is_secondary, former = True, server.fork
+    server.fork = now = RecoveryFork("B", server.captured.next())
+    make_capture(server, config).stream()
+    server.fork = former
+    with pytest.raises(IncompleteReadError, match="lags"):
+        make_capture(server, config).stream()
+    server.fork = now
+    server.commit((orders, "insert", 11, "b"))
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
+
+
 def test_rows_of_several_instances_are_counted_together() -> None:
     one, two, three = (Lsn.from_int(number) for number in (1, 2, 3))
     counts = {"a": [(one, 1), (three, 2)], "b": [(one, 4), (two, 1)]}
