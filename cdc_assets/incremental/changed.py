@@ -4,7 +4,8 @@ The images are staged for the tasks that drop these rows. Operations that the se
 no event that a READ could overtake. With `skip.messages.without.change` the same is true of updates whose event shows
 no difference, so these are left out too; otherwise the row would have neither a READ nor an event. The clean-up job may
 remove rows during the read without an error, so the low-water mark is checked afterwards. That is asked over another connection,
-perhaps of a replica on which the clean-up has not come yet; so the rows are counted there too, and as many must have arrived.
+perhaps of a replica on which the clean-up has not come yet; so the rows are counted there too, over the same connection, and as many
+must have arrived.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,6 +49,7 @@ def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after:
         if server.source.low_water_marks(database).get(name) is None:
             raise StaleError(f"capture instance {name} is gone") from error
         raise
+    server.source.active_instances(database, {name: after}, until)  # from here up to the low-water marks
     counts = server.source.rows_per_commit(database, {name: after}, until, skipped)
     mark = server.source.low_water_marks(database).get(name)
     if mark is None or mark > after.next():
