@@ -9,12 +9,13 @@ import pytest
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import DatabaseRestoredError
+from cdc_assets.errors import DatabaseRestoredError, IncompleteReadError
 from cdc_assets.shared.instances import before
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import DATABASE
+from cdc_assets_tests.unit.streaming.tables import started, stream_until
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
 
@@ -106,3 +107,17 @@ def test_rows_that_were_read_again_count_before_the_stream_comes_there(
     make_capture(server, config).stream()
     assert state_of(config).tables[lines].status == "failed"
     assert state_of(config).log(DATABASE).shared == before(lost)
+
+
+def test_a_window_that_was_committed_in_part_is_no_more_there_though_nobody_sees_the_fork(tmp_path: Path) -> None:
+    server, config, lines, orders = started(tmp_path)
+    server.fork, before_it = None, server.captured
+    server.commit((lines, "insert", 50, "lost"), (orders, "insert", 50, "lost"))
+    stream_until(server, config, "table-committed")
+    server.captured, server.history, server.transactions = before_it, [], []
+    server.change_tables = {name: [] for name in server.change_tables}
+    for key in range(60, 63):
+        with suppress(DatabaseRestoredError, IncompleteReadError):
+            make_capture(server, config).stream()
+        server.commit((lines, "insert", key, "new"), (orders, "insert", key, "new"))
+    assert {state_of(config).tables[table].status for table in (lines, orders)} == {"failed"}
