@@ -18,7 +18,7 @@ from cdc_assets.ledger.notices import decode_notices
 from cdc_assets.ledger.readings import Reading, closed, opened, without
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
-from cdc_assets.ledger.state import CaptureState, EarlyReads, LogHistory, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, EarlyReads, Interval, LogHistory, TableState, Unpublished, Window
 
 
 def after(state: CaptureState, row: Row) -> CaptureState:
@@ -87,7 +87,8 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "forgotten":
             return _forgotten(state, set(decode(list[TableId], detail["forgotten"])))
         case "log":
-            return _of_history(state, database, decode(LogHistory, detail["log"]))
+            lost = decode(tuple[Lsn, Lsn], detail["lost"]) if "lost" in detail else None
+            return _of_history(state, database, decode(LogHistory, detail["log"]), lost)
     return state
 
 
@@ -96,13 +97,16 @@ def _signalled(state: CaptureState, changed: Mapping[str, SignalState]) -> Captu
     return dataclasses.replace(state, signals={**state.signals, **changed}, next_window=max([state.next_window, *used]))
 
 
-def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureState:
+def _of_history(state: CaptureState, database: str, log: LogHistory, lost: Interval | None) -> CaptureState:
     """The state after a database's log moved to another fork; after a restore all work in flight is abandoned."""
     state = dataclasses.replace(state, logs={**state.logs, database: log})
-    if not log.restored:
+    if not log.restored and lost is None:
         return state
+    own = {table: reads for table, reads in state.early.items() if table.database == database}
+    early = {**state.early, **{table: reads.of_former_history(lost) for table, reads in own.items()}}
+    if not log.restored:
+        return dataclasses.replace(state, early=early)
     state = state.without_pending(database).with_unpublished(database, None)
-    other = {table: reads.joined(reads.low, None) for table, reads in state.early.items() if table.database == database}
     signals = state.signals.get(database)
     idle = signals and dataclasses.replace(signals, queue=(), paused=False, reads=None, blocking=(), structures=())
     return dataclasses.replace(
@@ -113,7 +117,7 @@ def _of_history(state: CaptureState, database: str, log: LogHistory) -> CaptureS
         },
         snapshots={name: run for name, run in state.snapshots.items() if name != database},
         signals={**state.signals, database: idle} if idle else state.signals,
-        early={**state.early, **other},
+        early=early,
     )
 
 
@@ -173,7 +177,7 @@ def _forgotten(state: CaptureState, gone: Set[TableId]) -> CaptureState:
     found = {table: entry for table, entry in state.tables.items() if table in gone}
     kept = {table: entry for table, entry in state.tables.items() if table not in gone}
     ends = {table: entry.position or entry.snapshot_lsn for table, entry in found.items()}
-    early = {table: EarlyReads(end, None) for table, end in ends.items() if end is not None}
+    early = {table: EarlyReads(end, None, found[table].gaps) for table, end in ends.items() if end is not None}
     unpublished = {
         name: dataclasses.replace(left, reads=tuple(read for read in left.reads if read.table not in gone))
         for name, left in state.unpublished.items()

@@ -46,7 +46,7 @@ from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.manifest_rows import ManifestRows
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
-from cdc_assets.ledger.state import CaptureState, LogHistory, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, Interval, LogHistory, TableState, Unpublished, Window
 
 
 class Manifest(ManifestRows):
@@ -254,6 +254,7 @@ class Manifest(ManifestRows):
         log: LogHistory,
         notifications: Iterable[Notification] = (),
         tables: Iterable[TableState] = (),
+        lost: Interval | None = None,
     ) -> None:
         """Record that a database's log is on another fork. If it was restored, its tables fail and work in flight is
         abandoned.
@@ -263,11 +264,14 @@ class Manifest(ManifestRows):
             log: new history of the log.
             notifications: notifications about the abandoned work.
             tables: changed states of tables.
+            lost: of a history that begins: what of the former one is lost, for tables that have no state.
 
         Raises:
             FencedError: another writer has taken over.
         """
         reached, detail = "tables-marked" if log.restored else "", {"log": encode(log)}
+        if lost is not None:
+            detail |= {"lost": encode(lost)}
         if changed := encode(list(tables)):
             reached, detail = "tables-marked", detail | {"tables": changed}
         self._record(now, "log", detail, reached, database=database, notifications=notifications)

@@ -167,14 +167,27 @@ class EarlyReads:
     Args:
         low: the least watermark that they carry.
         object_id: object id of the table that was read; None if not all are of this object and of one history of the log.
+        gaps: intervals of lost changes that the table's next state starts with.
     """
 
     low: Lsn
     object_id: int | None
+    gaps: tuple[Interval, ...] = ()
 
-    def joined(self, low: Lsn, object_id: int | None) -> "EarlyReads":
+    def joined(self, other: "EarlyReads") -> "EarlyReads":
         """With further READs."""
-        return EarlyReads(min(self.low, low), object_id if object_id == self.object_id else None)
+        object_id = other.object_id if other.object_id == self.object_id else None
+        gaps = tuple(dict.fromkeys((*self.gaps, *other.gaps)))
+        return EarlyReads(min(self.low, other.low), object_id, gaps[-_KEEP_GAPS:])
+
+    def of_former_history(self, lost: Interval | None) -> "EarlyReads":
+        """As they are after a restore.
+
+        Args:
+            lost: what of the former history is lost; None while that is unknown.
+        """
+        gaps = self.gaps if lost is None else (*self.gaps, lost)
+        return EarlyReads(self.low, None, gaps[-_KEEP_GAPS:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,7 +473,7 @@ class CaptureState:
         for table, reads in changed.items():
             known = self.tables.get(table)
             if known is None or not known.keeps_position:
-                early[table] = early.get(table, reads).joined(reads.low, reads.object_id)
+                early[table] = early.get(table, reads).joined(reads)
         return dataclasses.replace(self, early=early)
 
     def with_unread(self, failed: Mapping[TableId, str]) -> "CaptureState":

@@ -58,7 +58,7 @@ def begin_history(ledger: Ledger, source: Source, database: str) -> None:
     entries = [entry for entry in state.tables.values() if entry.table.database == database]
     begun = LogHistory(known.fork, reached, former=known.former).on(fork.identity if fork else "")
     ended = [dataclasses.replace(entry.stopped(_REASON), gaps=(*entry.gaps, (shared, reached))) for entry in entries]
-    ledger.manifest.record_log(ledger.clock.now(), database, begun, tables=ended)
+    ledger.manifest.record_log(ledger.clock.now(), database, begun, tables=ended, lost=(shared, reached))
     log.warning(
         "A new history of database %s begins in the same topics. Their events after %s up to %s no longer exist on the server.",
         database, shared, reached,

@@ -257,7 +257,8 @@ class Snapshotter:
             directory = self._losses.directory_of(table.table, same.directory)
             yield dataclasses.replace(kept, ranges=ranges, snapshot_lsn=read, ignored_gaps=ignored, directory=directory)
             return
-        gaps, since = known.gaps if known else (), self._state.wanted_after(table.table, table.object_id)
+        early, since = self._state.early.get(table.table), self._state.wanted_after(table.table, table.object_id)
+        gaps = known.gaps if known else early.gaps if early else ()
         if table.instance and since is not None and since < table.low:
             gaps = with_lost(gaps, since, table.low, joined=True)
         yield TableState(

@@ -46,16 +46,17 @@ class Checks(Shared):
         """A mirror is right where it has just said so; it may be made anew before the end."""
         fresh = set[str]()
         for name, *place in law.published_of(self.lake, self.files):
-            known, lsn_and_begin = self.published.setdefault(name, set()), (place[0], place[1])
-            if lsn_and_begin not in known:
-                known.add(lsn_and_begin)
+            ever, lsn_and_begin = self.published.setdefault(name, set()), (place[0], place[1])
+            if lsn_and_begin not in ever:
+                ever.add(lsn_and_begin)
                 fresh.add(name)
         states = self.mirrors().states() if fresh else {}
         for table in self.tables:
             name = self.topic(table)
-            if name in fresh and table not in self.touched and states[name].pending is None and not states[name].gaps:
+            known = states.get(name) if name in fresh and table not in self.touched else None  # it may be gone by now
+            if known is not None and known.pending is None and not known.gaps:
                 versions = law.versions_of(self.lake, name, self.files)
-                law.check_mirror(self.server, versions, table, [states[name].lsn], f"{table} now", _ANY)
+                law.check_mirror(self.server, versions, table, [known.lsn], f"{table} now", _ANY)
 
     def mirrors(self) -> CaptureMirrors:
         return CaptureMirrors(self.config, LocalRunner(1), TurnClock(self.server, self.scheduler))

@@ -4,6 +4,7 @@ from typing import Final
 
 from cdc_assets.assembly.retention import make_retention
 from cdc_assets.capture.capture import Capture, RunOptions
+from cdc_assets.capture.reset import Reset
 from cdc_assets.errors import EventsDroppedError, MirrorError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, report_of
@@ -28,6 +29,7 @@ KINDS: Final = {
     "engine": 3,
     "reader": 4,
     "consumer": 4,
+    "forget": 1,
 }
 """Processes, and how often each is started."""
 
@@ -42,6 +44,7 @@ MOST: Final = {
     "engine": 2,
     "reader": 2,
     "consumer": 2,
+    "forget": 1,
 }
 """Processes of a kind at once."""
 
@@ -81,6 +84,15 @@ class Processes(Signals):
             self.say(f"  the mirror of {topic}: {trouble}")
         told = (EventsDroppedError, MirrorError)
         self.to_read_again = {topic for topic, trouble in troubles.items() if isinstance(trouble, told)}
+
+    def forget(self) -> None:
+        """What is known of a table is forgotten, while others may be at work: it counts as new."""
+        table = self.rng.choice(self.tables)
+        self.say(f"  forgets {table}")
+        found = Reset(self.config, TurnClock(self.server, self.scheduler))
+        known = found.named([str(table)])
+        self.hurt.add(table)
+        found.forget([state.table for state in known])
 
     def rebuild(self) -> None:
         """Mirrors are made anew."""

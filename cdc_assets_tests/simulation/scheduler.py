@@ -26,7 +26,7 @@ _PATIENCE_S = 60.0
 """Seconds of processor time after which an actor that does not pause is stuck."""
 _PATIENCE = 10
 """So many times that time by the clock is enough, too: it waits for something that never comes."""
-_WRITERS: Final = {"snapshot": "capture", "rebuild": "mirror", "reconcile": "mirror"}
+_WRITERS: Final = {"snapshot": "capture", "forget": "capture", "rebuild": "mirror", "reconcile": "mirror"}
 """Kinds that write the same as another one."""
 
 

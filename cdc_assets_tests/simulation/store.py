@@ -32,6 +32,7 @@ from cdc_assets_tests.simulation.scheduler import Actor, Scheduler
 _LEDGERS: Final = {
     "capture": "shop.__windows",
     "snapshot": "shop.__windows",
+    "forget": "shop.__windows",
     "mirror": "shop.__mirrors",
     "rebuild": "shop.__mirrors",
     "reconcile": "shop.__mirrors",

@@ -22,3 +22,20 @@ def test_events_that_the_topic_has_are_not_repeated(tmp_path: Path) -> None:
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, lines)] == [1, 2, 3]
     assert state_of(config).tables[lines].gaps == ()
+
+
+def test_changes_that_were_lost_before_stay_marked(tmp_path: Path) -> None:
+    server, config = SimulatedServer(), make_config(str(tmp_path))
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    make_capture(server, config).stream()
+    server.commit((lines, "insert", 50, "lost"))
+    server.clean_up(server.commit((lines, "insert", 51, "new")))
+    make_capture(server, config).stream()
+    make_capture(server, config).snapshot([lines])
+    [(after, _)] = state_of(config).tables[lines].gaps
+    Reset(config, SimulatedClock(server)).forget([lines])
+    server.commit((lines, "insert", 52, "new"))
+    make_capture(server, config).snapshot()
+    assert state_of(config).tables[lines].gaps[0][0] == after

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.capture.reset import Reset
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.steps import listening
@@ -14,7 +15,7 @@ from cdc_assets.shared.instances import before
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import DATABASE
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedClock
 from cdc_assets_tests.unit.streaming.tables import started, stream_until
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
@@ -44,6 +45,23 @@ def test_what_was_lost_at_the_earliest_of_some_restores_is_told(tmp_path: Path, 
     make_capture(server, config).snapshot([lines])
     after, until = state_of(config).tables[lines].gaps[-1]
     assert (after, until >= second) == (before(first), True)
+
+
+def test_a_table_that_is_reset_before_a_restore_is_found_lacks_what_was_lost(tmp_path: Path) -> None:
+    server, config = Restored(), make_config(str(tmp_path))
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    lost = server.commit((lines, "insert", 50, "lost"))
+    make_capture(server, config).stream()
+    server.forks = {DATABASE: RecoveryFork("B", lost)}
+    Reset(config, SimulatedClock(server)).forget([lines])
+    with suppress(DatabaseRestoredError):
+        make_capture(server, config).stream()
+    server.idle_tick()
+    make_capture(server, config).snapshot([lines])
+    after, until = state_of(config).tables[lines].gaps[0]
+    assert (after, until >= lost) == (before(lost), True)
 
 
 def test_one_whose_lsns_have_passed_begins_though_another_ones_have_not(tmp_path: Path) -> None:
