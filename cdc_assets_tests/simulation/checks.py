@@ -25,22 +25,34 @@ class Checks(Shared):
     def remember(self) -> None:
         """What topics hold now; READs are held against the server at once."""
         for table in [*self.tables, *self.signal_tables]:
-            stamp = self.files.stamp(self.lake, self.topic(table))
-            if self._stamps.get(table) == stamp:
-                continue
-            self._stamps[table] = stamp
-            known, topic = self.ever.setdefault(table, set()), law.Topic(self.lake, self.topic(table), self.files)
-            fresh = [row for row in topic.rows if row["position"] not in known]
-            known |= set(topic.positions)
-            reads = law.reads_of(fresh)
-            self.lost.setdefault(table, set()).update(law.check_columns(self.server, table, fresh))
-            if table not in self.touched:
-                law.check_reads(self.server, table, reads)
-            incremental = {(lsn, row) for (lsn, _, is_so), rows in reads.items() if is_so for row in rows}
-            self.reads.setdefault(table, set()).update(incremental)
-            if read := [at for at, _, is_so in reads if not is_so]:
-                self.read_from[table] = min([*read, self.read_from.get(table, read[0])])
+            self._remember_topic(table)
         self._check_newly_published()
+
+    def remember_before(self, name: str) -> None:
+        """What a topic holds before files of it are replaced, which may be as soon as they have come."""
+        for table in [*self.tables, *self.signal_tables]:
+            if self.topic(table) == name.partition("@")[0]:
+                try:
+                    self._remember_topic(table)
+                except AssertionError as wrong:  # the actor at work would take it for an error of its own
+                    self.scheduler.accused.append(str(wrong))
+
+    def _remember_topic(self, table: TableId) -> None:
+        stamp = self.files.stamp(self.lake, self.topic(table))
+        if self._stamps.get(table) == stamp:
+            return
+        self._stamps[table] = stamp
+        known, topic = self.ever.setdefault(table, set()), law.Topic(self.lake, self.topic(table), self.files)
+        fresh = [row for row in topic.rows if row["position"] not in known]
+        known |= set(topic.positions)
+        reads = law.reads_of(fresh)
+        self.lost.setdefault(table, set()).update(law.check_columns(self.server, table, fresh))
+        if table not in self.touched:
+            law.check_reads(self.server, table, reads)
+        incremental = {(lsn, row) for (lsn, _, is_so), rows in reads.items() if is_so for row in rows}
+        self.reads.setdefault(table, set()).update(incremental)
+        if read := [at for at, _, is_so in reads if not is_so]:
+            self.read_from[table] = min([*read, self.read_from.get(table, read[0])])
 
     def _check_newly_published(self) -> None:
         """A mirror is right where it has just said so; it may be made anew before the end."""

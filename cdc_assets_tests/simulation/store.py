@@ -89,6 +89,8 @@ class Store:
         self.next_fault, self.meant = "", ""
         self.full_until = 0
         """Turn until which there is no room for a file or a commit, whoever writes it."""
+        self.on_replacement: Callable[[str], None] = lambda _: None
+        """Called before files of a table are replaced."""
         self._rows = Counter[str]()
         """Commits to each ledger."""
         self._seen: dict[tuple[Actor, str], int] = {}
@@ -155,6 +157,8 @@ class Store:
             if fault == "refused":
                 self._say(f"a commit of {place} is refused")
                 raise OSError("status code: 503, the store is busy")
+            if what.startswith("replacement"):
+                self.on_replacement(name)
             made(table, *arguments, **named)
             self._note(what, name)
             if fault == "lost":

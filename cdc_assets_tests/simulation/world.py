@@ -41,6 +41,7 @@ class World(Moments):
             self.prepare_connectors()
             self.prepare_consumers(patch)
             self.prepare_moments()
+            self.store.on_replacement = self.remember_before
             self.prepare_restores()
             for kind in ("capture", "mirror", "publisher"):
                 self.begin(kind)
