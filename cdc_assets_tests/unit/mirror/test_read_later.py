@@ -78,6 +78,10 @@ class World:
         self.check(state)
         return state
 
+    def versions(self) -> law.Versions:
+        """What the mirror holds."""
+        return law.versions_of(self.lake, TOPIC, law.Files())
+
     def rebuild(self) -> CdcError | None:
         """Have the mirror made anew; why it is not."""
         mirrors = CaptureMirrors(self.config, LocalRunner(1), SimulatedClock(self.server))
@@ -87,8 +91,8 @@ class World:
         """The law, and that no version begins or ends where the mirror knows nothing."""
         if state.step:
             told = sorted(lsn for lsn in self.published if lsn >= state.begin)
-            law.check_mirror(self.server, self.lake, self.table, TOPIC, told, TOPIC)
-            bounds = {bound for *_, start, end in law.versions_of(self.lake, TOPIC) for bound in (start, end)}
+            law.check_mirror(self.server, self.versions(), self.table, told, TOPIC)
+            bounds = {bound for *_, start, end in self.versions() for bound in (start, end)}
             assert not [bound for bound in bounds for low, high in state.spans if low <= bound < high]
 
     def position(self) -> str:
@@ -343,7 +347,7 @@ def test_a_row_that_was_read_before_a_loss_and_went_in_it_is_gone(world: World) 
     assert state_of(world.config).tables[world.table].gaps
     state = world.mirror()
     assert state.lsn >= world.position()
-    assert {key for key, *_, end in law.versions_of(world.lake, TOPIC) if end == "~"} == {1, 3, 4, 5, 6}
+    assert {key for key, *_, end in world.versions() if end == "~"} == {1, 3, 4, 5, 6}
 
 
 def test_a_row_that_went_in_a_loss_is_gone_though_the_mirror_has_it_from_a_span_that_ends_behind_it(
@@ -363,10 +367,10 @@ def test_a_row_that_went_in_a_loss_is_gone_though_the_mirror_has_it_from_a_span_
     world.run()
     mirrors = CaptureMirrors(world.config, LocalRunner(1), SimulatedClock(world.server))
     assert not mirrors.catch_up()
-    assert {key for key, *_, end in law.versions_of(world.lake, TOPIC) if end == "~"} >= {2, 50}
+    assert {key for key, *_, end in world.versions() if end == "~"} >= {2, 50}
     world.run(lambda capture: (capture.snapshot([world.table]), capture.stream()))
     assert not mirrors.catch_up()
-    assert {key for key, *_, end in law.versions_of(world.lake, TOPIC) if end == "~"} == {1, 3, 4, 5, 6}
+    assert {key for key, *_, end in world.versions() if end == "~"} == {1, 3, 4, 5, 6}
 
 
 @pytest.mark.parametrize("start", [50, 60], ids=["a new table", "lost changes"])
