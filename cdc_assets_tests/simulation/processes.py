@@ -124,6 +124,6 @@ class Processes(Signals):
     def begin(self, kind: str) -> Actor:
         return self.scheduler.start(kind, getattr(self, kind))
 
-    def end(self, most_turns: int = 5000) -> None:
+    def end(self, most_turns: int = 20_000) -> None:
         self.scheduler.end_all(most_turns)
         self.remember()
