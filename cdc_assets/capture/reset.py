@@ -4,7 +4,7 @@
 applies as to a table that was never captured. Its topic keeps its events. READs of the new snapshot sort after them,
 because a snapshot's low watermark is not below a position that was read on the same recovery fork; so a table of a
 restored database, and one that something in flight refers to, is refused. The same row remembers where the topic ends
-(`EarlyReads`), so changes up to the new snapshot are reported as a gap.
+and what it lacks (`EarlyReads`), so changes up to the new snapshot are reported as a gap, and former gaps stay.
 
 *A whole capture.* Its Delta tables are moved to `<lake>/__reset/<prefix>-<time>/`: the schema history first, without
 which no run works, and the manifest last, whose claim fences other writers; then a new manifest begins. After a crash in between
