@@ -28,6 +28,7 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.step import leave_out_if_readable
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
+from cdc_assets.shared.forks import greatest_lsn_in_lake
 from cdc_assets.shared.lake import Lake
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,9 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
             known = max(left.known, window.until)
             left = dataclasses.replace(left, known=known) if known < left.until else None
     reason += _missing_transactions(left)
-    restored = dataclasses.replace(state.log(database), restored=reason)
+    # the new history begins after what was in flight, too, of which some tables may be committed
+    reached = greatest_lsn_in_lake(state, database)
+    restored = dataclasses.replace(state.log(database), read=reached, restored=reason)
     ledger.manifest.record_log(ledger.clock.now(), database, restored, notifications)
 
 

@@ -139,3 +139,18 @@ def test_a_window_that_was_committed_in_part_is_no_more_there_though_nobody_sees
             make_capture(server, config).stream()
         server.commit((lines, "insert", key, "new"), (orders, "insert", key, "new"))
     assert {state_of(config).tables[table].status for table in (lines, orders)} == {"failed"}
+
+
+def test_what_a_window_committed_in_part_is_passed_before_a_new_history_begins(tmp_path: Path) -> None:
+    server, config, lines, orders = started(tmp_path)
+    first = server.commit((lines, "insert", 50, "lost"), (orders, "insert", 50, "lost"))
+    last = server.commit((lines, "insert", 51, "lost"), (orders, "insert", 51, "lost"))
+    stream_until(server, config, "table-committed")
+    server.fork, server.captured = RecoveryFork("B", first), first
+    with pytest.raises(DatabaseRestoredError, match=f"passed {last}"):
+        make_capture(server, config).snapshot([lines, orders])
+    server.idle_tick()
+    make_capture(server, config).snapshot([lines, orders])
+    for table in (lines, orders):
+        after, until = state_of(config).tables[table].gaps[-1]
+        assert (after <= before(first), until >= last) == (True, True)
