@@ -14,8 +14,9 @@ present fork begins. Below its point a fork has the transactions of the one it l
   history begins, the least point of all forks that are seen counts.
 - Another fork while nobody knows until where in the log rows of a snapshot were read (`ledger.readings`): it may hold them.
 - A fork that the login may not see: `fn_cdc_get_max_lsn()` falls only after a restore, so a value below what windows
-  have read, or the one in flight is to read, proves one. That is compared, not positions: a table that was just enabled starts above
-  it. Nobody knows where the histories part, so nothing of what was read is known to be there.
+  have read, or the one in flight is to read, proves one. That is compared, not positions, nor the end of a window that reads
+  nothing, which is one: a table that was just enabled starts above it. Nobody knows where the histories part, so nothing of what
+  was read is known to be there.
 - A readable replica that is captured less far than what windows have read, or shows a fork that was left: it lags. Nothing can
   be said until it has caught up; the error passes by itself.
 
@@ -90,8 +91,9 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
     fork = source.recovery_fork(database)
     if log.restored:  # and perhaps once more since
         return fork, log.restored, shared_until(log, greatest_lsn_in_lake(state, database), fork, None)
-    if (planned := state.planned_until(database)) is not None:  # and perhaps read, and committed
-        log = dataclasses.replace(log, read=max(planned, log.read or planned))
+    window = state.in_flight(database)
+    if window is not None and window.kind == "stream" and window.reads:  # perhaps read, and committed
+        log = dataclasses.replace(log, read=max(window.until, log.read or window.until))
     captured = None
     if log.read is not None and (fork is None or not log.fork):
         with contextlib.suppress(CdcDisabledError):

@@ -12,6 +12,7 @@ from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseRestoredError, IncompleteReadError
 from cdc_assets.shared.instances import before
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -154,3 +155,17 @@ def test_what_a_window_committed_in_part_is_passed_before_a_new_history_begins(t
     for table in (lines, orders):
         after, until = state_of(config).tables[table].gaps[-1]
         assert (after <= before(first), until >= last) == (True, True)
+
+
+def test_a_window_that_reads_nothing_is_taken_for_no_restore(tmp_path: Path) -> None:
+    """It ends where its tables are, which may be above what is captured if they were just enabled."""
+    server, config = Restored(), make_config(str(tmp_path), mode="no_data")
+    server.idle_tick()
+    server.fork = None
+    lines, _ = server.create("lines"), server.create("orders")
+    make_capture(server, config).stream()
+    server.disable("dbo_lines")
+    with cut_at("history-written"), pytest.raises(PowerCutError):
+        make_capture(server, config).stream()
+    make_capture(server, config).stream()
+    assert "restored" not in state_of(config).tables[lines].reason
