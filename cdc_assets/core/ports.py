@@ -201,9 +201,9 @@ class Source(Protocol):
     def agent_running(self, database: str) -> bool | None:
         """Whether the SQL Server Agent runs; None if unknown."""
 
-    def empty_scans(self, database: str) -> tuple[int, int] | None:
-        """Number of the capture job's newest scan session, and how many scans of it in a row found nothing; None if the
-        login may not see that, or there was no scan."""
+    def empty_scans(self, database: str) -> tuple[object, int] | None:
+        """What identifies the capture job's newest scan session among those of all servers, and how many scans of it in a row
+        found nothing; None if the login may not see that, or there was no scan."""
 
     def capture_job(self, database: str) -> CaptureJob:
         """Query the health of the job that reads the log."""

@@ -268,11 +268,11 @@ https://learn.microsoft.com/en-us/sql/relational-databases/system-dynamic-manage
 
 EMPTY_SCANS = query(
     "empty_scans",
-    """SELECT TOP (1) session_id, empty_scan_count FROM {db}.sys.dm_cdc_log_scan_sessions
+    """SELECT TOP (1) @@SERVERNAME, session_id, empty_scan_count FROM {db}.sys.dm_cdc_log_scan_sessions
     WHERE session_id > 0 AND DATABASEPROPERTYEX(?, N'Updateability') = N'READ_WRITE' ORDER BY session_id DESC""",
 )
 """Session 0 sums up. A scan that finds nothing is counted in the session of the one before, if that found nothing either. A secondary
-that was the primary once still shows the scans of that time, which say nothing of now.
+that was the primary once still shows the scans of that time, which say nothing of now. Each server counts sessions of its own from one.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-dynamic-management-views/change-data-capture-sys-dm-cdc-log-scan-sessions"""
 
 JOBS = "/* cdc-assets: jobs */ EXEC {db}.sys.sp_cdc_help_jobs"

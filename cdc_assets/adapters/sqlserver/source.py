@@ -413,14 +413,14 @@ class SqlServerSource:
             return None
         return None if answer is None else str(answer).lower() in ("1", "true")
 
-    def empty_scans(self, database: str) -> tuple[int, int] | None:
-        """Number of the newest scan session, and how many scans of it in a row found nothing; None if that is not known, as on a
-        secondary."""
+    def empty_scans(self, database: str) -> tuple[object, int] | None:
+        """Server and number of the newest scan session, and how many scans of it in a row found nothing; None if that is not
+        known, as on a secondary."""
         try:
             rows = self._rows(queries.EMPTY_SCANS, database, database)
         except (QueryError, PreflightError):  # needs VIEW DATABASE STATE
             return None
-        return (integer(rows[0][0]), integer(rows[0][1])) if rows else None
+        return next((((server, number), integer(empty)) for server, number, empty in rows), None)
 
     def capture_job(self, database: str) -> CaptureJob:
         """Query the health of the job that reads the log.

@@ -66,6 +66,18 @@ def test_scans_of_a_secondary_say_nothing(
     assert source.empty_scans(DATABASE) is None
 
 
+def test_sessions_of_two_servers_are_never_the_same(
+    captured: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each counts its own from one; the primary of now may show some of a time when it was that before."""
+    same, found = queries.EMPTY_SCANS.replace("session_id, empty", "7, empty"), []
+    for name in ("N'A'", "N'B'"):
+        monkeypatch.setattr(queries, "EMPTY_SCANS", same.replace("@@SERVERNAME", name))
+        found.append(source.empty_scans(DATABASE))
+    (session, _), (other, _) = [scans for scans in found if scans is not None]
+    assert session != other
+
+
 def test_agent_by_query_of_the_user(captured: Server) -> None:
     settings = connection(captured, DATABASE)
     with SqlServerSource(settings, "SELECT CASE WHEN DB_ID(N'#db') IS NULL THEN 0 ELSE 1 END") as source:
