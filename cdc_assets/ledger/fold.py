@@ -177,7 +177,11 @@ def _forgotten(state: CaptureState, gone: Set[TableId]) -> CaptureState:
     found = {table: entry for table, entry in state.tables.items() if table in gone}
     kept = {table: entry for table, entry in state.tables.items() if table not in gone}
     ends = {table: entry.position or entry.snapshot_lsn for table, entry in found.items()}
-    early = {table: EarlyReads(end, None, found[table].gaps) for table, end in ends.items() if end is not None}
+    early = {
+        table: EarlyReads(end, None, found[table].gaps, found[table].unrepaired_gaps)
+        for table, end in ends.items()
+        if end is not None
+    }
     unpublished = {
         name: dataclasses.replace(left, reads=tuple(read for read in left.reads if read.table not in gone))
         for name, left in state.unpublished.items()

@@ -48,6 +48,11 @@ def with_lost(gaps: Sequence[Interval], after: Lsn, until: Lsn, *, joined: bool 
     return (*gaps, (after, until))[-_KEEP_GAPS:]
 
 
+def _united(gaps: Sequence[Interval], more: Sequence[Interval]) -> tuple[Interval, ...]:
+    """All of them, each once."""
+    return tuple(dict.fromkeys((*gaps, *more)))[-_KEEP_GAPS:]
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """The place inside a transaction up to which another reader delivered a table's changes (`adoption`).
@@ -77,7 +82,8 @@ class TableState:
             `excluded`: the settings exclude it; it continues from its position when they include it again.
         reason: reason for which it is not healthy, for people.
         gaps: intervals of lost changes, oldest first, as (exclusive start, inclusive end); kept after a repair.
-        ignored_gaps: those of them after which it went on because of `gap.policy=ignore`, until a snapshot reads all its rows.
+        ignored_gaps: those of them after which it went on without its rows (`gap.policy=ignore`, or a snapshot mode that reads
+            none), until a snapshot reads all of them.
         ranges: key ranges of the snapshot partitions, fixed by the first snapshot while they fit the key (`core.ranges.fit`).
         snapshot_lsn: low watermark of the last complete snapshot that read all rows of the table, or None.
         begins: place after `position` up to which another reader delivered its changes; None after the first window.
@@ -147,6 +153,13 @@ class TableState:
         return self.status == "gap" and gap_policy == "resnapshot"
 
     @property
+    def unrepaired_gaps(self) -> tuple[Interval, ...]:
+        """Intervals of lost changes after which no snapshot has read all its rows."""
+        newest = self.gaps[-1:] if self.status == "gap" else ()
+        later = [gap for gap in self.gaps if self.snapshot_lsn is None or gap[1] > self.snapshot_lsn]
+        return tuple(dict.fromkeys((*self.ignored_gaps, *later, *newest)))
+
+    @property
     def gap_after(self) -> Lsn | None:
         """Exclusive start of the newest gap."""
         return self.gaps[-1][0] if self.gaps else None
@@ -168,17 +181,20 @@ class EarlyReads:
         low: the least watermark that they carry.
         object_id: object id of the table that was read; None if not all are of this object and of one history of the log.
         gaps: intervals of lost changes that the table's next state starts with.
+        ignored_gaps: those of them that it goes on without, unless its rows are read.
     """
 
     low: Lsn
     object_id: int | None
     gaps: tuple[Interval, ...] = ()
+    ignored_gaps: tuple[Interval, ...] = ()
 
     def joined(self, other: "EarlyReads") -> "EarlyReads":
         """With further READs."""
         object_id = other.object_id if other.object_id == self.object_id else None
-        gaps = tuple(dict.fromkeys((*self.gaps, *other.gaps)))
-        return EarlyReads(min(self.low, other.low), object_id, gaps[-_KEEP_GAPS:])
+        gaps = _united(self.gaps, other.gaps)
+        ignored = _united(self.ignored_gaps, other.ignored_gaps)
+        return EarlyReads(min(self.low, other.low), object_id, gaps, ignored)
 
     def of_former_history(self, lost: Interval | None) -> "EarlyReads":
         """As they are after a restore.
@@ -186,8 +202,8 @@ class EarlyReads:
         Args:
             lost: what of the former history is lost; None while that is unknown.
         """
-        gaps = self.gaps if lost is None else (*self.gaps, lost)
-        return EarlyReads(self.low, None, gaps[-_KEEP_GAPS:])
+        found = () if lost is None else (lost,)
+        return EarlyReads(self.low, None, _united(self.gaps, found), _united(self.ignored_gaps, found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,10 @@ def _of_tables(report: CaptureReport) -> Iterator[Metric]:
     headroom = _gauge("retention_headroom_seconds", "Time until unread changes are cleaned up.", "database", "table")
     snapshot = _gauge("snapshot_ratio", "Part of the rows of a snapshot that is read.", "database", "table")
     ignored = _gauge(
-        "ignored_gaps", "Intervals that the table lacks because of gap.policy=ignore.", "database", "table"
+        "ignored_gaps",
+        "Intervals that the table lacks because of gap.policy=ignore, or of a mode that reads no rows.",
+        "database",
+        "table",
     )
     for table in report.tables:
         names = [report.capture, table.table.database, table.table.within_database]

@@ -152,7 +152,7 @@ class TableReport:
         headroom_h: hours until unread changes are cleaned up; None if not known.
         complete_after: LSN after which its topic holds every event; None if no older ones were dropped.
         ignored_gaps: intervals that the lake lacks, as (exclusive start, inclusive end), after which it went on because of
-            `gap.policy=ignore`; until a snapshot reads all its rows.
+            `gap.policy=ignore`, or without reading rows; until a snapshot reads all its rows.
     """
 
     table: TableId
@@ -169,7 +169,7 @@ class TableReport:
 
     @property
     def lacks(self) -> str:
-        """What it lacks because of `gap.policy=ignore`, for people; empty if nothing."""
+        """What it lacks, and went on without, for people; empty if nothing."""
         return "; ".join(f"after {after} up to {until}" for after, until in self.ignored_gaps)
 
 
@@ -270,7 +270,7 @@ class CaptureReport:
         for table in self.tables:
             if table.lacks:
                 found.append(
-                    f"{table.table} lacks changes {table.lacks} (gap.policy=ignore), until a snapshot of it is taken"
+                    f"{table.table} lacks changes {table.lacks} (gap.policy=ignore, or no rows are read), until a snapshot of it is taken"
                 )
         found += self.late
         return ["nothing is captured yet"] if self.is_empty else found

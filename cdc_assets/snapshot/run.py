@@ -251,16 +251,22 @@ class Snapshotter:
             return
         former = None if same is None else same.snapshot_lsn
         read = table.low if table.data else former
+        early = self._state.early.get(table.table)
         ignored = () if table.data or known is None else known.ignored_gaps
+        # rows of a signal table are never read, so none of its gaps stays open for that
+        is_unread = not (table.data or signal_table(self._signals, table.table.database, [table.table]))
+        if is_unread:
+            ignored = known.unrepaired_gaps if known else early.ignored_gaps if early else ()
         if same is not None and same.keeps_position and not table.lost:
             kept = same.tried_again() if same.resumes else same
             directory = self._losses.directory_of(table.table, same.directory)
             yield dataclasses.replace(kept, ranges=ranges, snapshot_lsn=read, ignored_gaps=ignored, directory=directory)
             return
-        early, since = self._state.early.get(table.table), self._state.wanted_after(table.table, table.object_id)
+        since = self._state.wanted_after(table.table, table.object_id)
         gaps = known.gaps if known else early.gaps if early else ()
         if table.instance and since is not None and since < table.low:
             gaps = with_lost(gaps, since, table.low, joined=True)
+            ignored = with_lost(ignored, since, table.low, joined=True) if is_unread else ignored
         yield TableState(
             table=table.table,
             object_id=table.object_id,

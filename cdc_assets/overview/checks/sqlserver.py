@@ -182,7 +182,7 @@ def continuity_result(state: TableState, holds: Retained | None = None) -> Verdi
         facts["complete_after"] = holds.after
     healthy = state.status == "healthy"
     lacks = (
-        f"It lacks changes {', '.join(facts['lacks'])} (gap.policy=ignore). {_REPAIR}"
+        f"It lacks changes {', '.join(facts['lacks'])} (gap.policy=ignore, or no rows are read). {_REPAIR}"
         if state.ignored_gaps
         else "complete"
     )
@@ -260,7 +260,7 @@ CONTINUITY = Check(
     of="table",
     about="Every change up to the table's position was read: no interval of the log is missing.",
     error="the table lacks changes, or has failed",
-    warning="it continued after a gap (`gap.policy=ignore`) and was not read again",
+    warning="it continued after a gap and was not read again",
     page="gap",
     when="seconds",
     made_of="answers",

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from cdc_assets.capture.reset import Reset
+from cdc_assets.overview.checks.sqlserver import continuity_result
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -39,3 +42,40 @@ def test_changes_that_were_lost_before_stay_marked(tmp_path: Path) -> None:
     server.commit((lines, "insert", 52, "new"))
     make_capture(server, config).snapshot()
     assert state_of(config).tables[lines].gaps[0][0] == after
+
+
+@pytest.mark.parametrize("policy", ["ignore", "fail"])
+def test_a_table_of_which_no_rows_are_read_lacks_what_was_lost_also_after_its_reset(
+    tmp_path: Path, policy: str
+) -> None:
+    server = SimulatedServer()
+    config = make_config(str(tmp_path), mode="no_data", gap_policy=policy)
+    lines = server.create("lines")
+    server.idle_tick()
+    make_capture(server, config).stream()
+    lost = server.commit((lines, "insert", 50, "lost"))
+    server.clean_up(server.commit((lines, "insert", 51, "new")))
+    make_capture(server, config).stream()
+    for _ in range(2):
+        Reset(config, SimulatedClock(server)).forget([lines])
+        make_capture(server, config).stream()
+        state = state_of(config).tables[lines]
+        assert state.status == "healthy"
+        assert any(after < lost <= until for after, until in state.ignored_gaps)
+        assert not continuity_result(state).passed
+
+
+def test_a_table_that_goes_on_without_its_rows_lacks_what_was_lost(tmp_path: Path) -> None:
+    server, config = SimulatedServer(), make_config(str(tmp_path), mode="when_needed_no_data")
+    lines = server.create("lines")
+    server.idle_tick()
+    make_capture(server, config).stream()
+    lost = server.commit((lines, "insert", 50, "lost"))
+    server.clean_up(server.commit((lines, "insert", 51, "new")))
+    for _ in range(2):
+        make_capture(server, config).stream()
+    state = state_of(config).tables[lines]
+    assert state.status == "healthy"
+    assert any(after < lost <= until for after, until in state.ignored_gaps)
+    make_capture(server, config).snapshot([lines])
+    assert continuity_result(state_of(config).tables[lines]).passed
