@@ -10,19 +10,19 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
+from cdc_assets_tests.simulation.happenings import Happenings
 from cdc_assets_tests.simulation.mix import Mix
-from cdc_assets_tests.simulation.processes import KINDS, MOST
-from cdc_assets_tests.simulation.restores import Restores
+from cdc_assets_tests.simulation.processes import KINDS
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.shared import HOURS
 from cdc_assets_tests.simulation.weather import EVENTS
 
 AT: Final = {
-    "marker-written": {"lag_there": 5, "work_beside": 3, "scan_some": 1, "crash_there": 1},
-    "read of chunk end": {"lag_there": 3, "work_beside": 3, "scan_some": 1},
+    "marker-written": {"lag_there": 5, "change_all_there": 3, "work_beside": 3, "scan_some": 1, "crash_there": 1},
+    "read of chunk end": {"lag_there": 3, "change_all_there": 2, "work_beside": 3, "scan_some": 1},
     "chunk-read": {"work_beside": 3, "scan_there": 2, "leave_there": 1, "fill_there": 1},
     "signals-recorded": {"work_beside": 2, "scan_there": 2},
-    "commit of READs": {"lose_there": 3, "crash_there": 4, "sleep_there": 2, "fill_there": 1},
+    "commit of READs": {"lose_there": 3, "refuse_reads_there": 3, "crash_there": 4, "sleep_there": 2, "fill_there": 1},
     "reads-committed": {"crash_there": 2},
     "round-written": {"crash_there": 2, "work_beside": 1},
     "commit of round": {"crash_there": 4, "lose_there": 3, "sleep_there": 1, "work_beside": 1, "fill_there": 1},
@@ -95,7 +95,7 @@ class Waiting:
     rng: Random
 
 
-class Moments(Restores):
+class Moments(Happenings):
     """Events that wait for the state of a process."""
 
     def prepare_moments(self) -> None:
@@ -147,7 +147,7 @@ class Moments(Restores):
         what = self.rng.choices(list(AT[place]), list(AT[place].values()))[0]
         return Waiting(place, what, self.rng.choice([0, 0, 1, 1, 2, 4]), self._random())
 
-    def _await_readers(self) -> None:
+    def await_readers(self) -> None:
         """Often somebody reads what a fault has left as soon as the next window is complete."""
         if self.rng.random() < 0.5:
             self._keep(Waiting("window-complete", "follow_there", 0, self._random()))
@@ -189,107 +189,6 @@ class Moments(Restores):
         """Nothing waits any more, and nothing happens."""
         self.waiting, self._near, self.is_fair = [], [], True
 
-    def work_beside(self, _: Actor) -> None:
-        """Transactions of tables that somebody reads, rather than of others."""
-        for _ in range(self.rng.choice([1, 1, 2, 3])):
-            self.work_on(self.wanted_last if self.rng.random() < 0.8 else self.tables)
-
-    def lag_there(self, actor: Actor) -> None:
-        """Capture jobs read all, and not what comes right after."""
-        self.server.scan_all()
-        self.work_beside(actor)
-
     def lose_answer(self) -> None:
         super().lose_answer()
-        self._await_readers()
-
-    def scan_there(self, _: Actor) -> None:
-        """Capture jobs read all."""
-        self.server.scan_all()
-
-    def scan_some(self, _: Actor) -> None:
-        """Capture jobs read some transactions, or all but some."""
-        for name in self.config.connection.databases:
-            self.server.scan(name, self.rng.choice([1, 2, -1, -2]))
-
-    def crash_there(self, actor: Actor) -> None:
-        """It dies; while it is dead something is done, and somebody else goes on."""
-        self.scheduler.crash(actor)
-        self.remember()
-        self._await_readers()
-        self.work_on(self.wanted_last)
-        self.server.scan_all()
-        if not self.scheduler.of(actor.kind):
-            self.begin(actor.kind)
-
-    def sleep_there(self, actor: Actor) -> None:
-        """It stands still until another one is behind a commit of the same kind, or for long."""
-        table = actor.at.rpartition(" ")[2] if "commit of" in actor.at else ""
-        behind = self.rng.choice(
-            ["", "behind a commit of", f"behind a commit of {self.rng.choice(['', 'number left out in '])}{table}"]
-        )
-        self.scheduler.sleep(actor, self.rng.randrange(100, 400), behind)
-        if len(self.scheduler.of(actor.kind)) <= MOST[actor.kind]:
-            self.begin(actor.kind)
-
-    def leave_out_there(self, actor: Actor) -> None:
-        """It stands still with files of a table that its successor has to leave out, and wakes when it has."""
-        name = actor.at.rpartition(" ")[2].partition("@")[0]
-        for table in self.tables:
-            if self.topic(table) == name:
-                self.scheduler.sleep(actor, 400)
-                (self.refuse_reads_of if self.rng.random() < 0.5 else self.leave_database_of)(table)
-                self.go_alone(self.begin("capture"), 200)
-                self.scheduler.wake(actor)
-                self.go_alone(actor, 3)
-
-    def lose_there(self, actor: Actor) -> None:
-        """The answer to this commit is lost, or it is refused; meanwhile something is done."""
-        self.store.next_fault = self.rng.choice(["lost", "repeated", "repeated", "refused"])
-        self.store.meant = actor.at.partition("commit of ")[2]
-        self._await_readers()
-        self.work_on(self.wanted_last)
-        self.server.scan_all()
-
-    def rewrite_there(self, _: Actor) -> None:
-        """A stranger rewrites all topics and mirrors."""
-        for table in self.tables:
-            for folder in sorted(self.lake.glob(f"{self.topic(table)}*/_delta_log")):
-                self.rewrite(folder.parent)
-
-    def leave_there(self, _: Actor) -> None:
-        """A database goes away."""
-        self.leave_database()
-
-    def fill_there(self, _: Actor) -> None:
-        """From here on the store has no room for a while."""
-        self.fill_store()
-
-    def refuse_there(self, _: Actor) -> None:
-        """The broker refuses what was sent just now to one topic, or what is sent next to another one."""
-        if sent := sorted(self.cluster.sent_to):
-            self.cluster.refused[self.rng.choice(sent)] = "commit"
-        if self.rng.random() < 0.5:
-            self.cluster.refused[self.topic(self.rng.choice(self.tables))] = "send"
-
-    def time_out(self, _: Actor) -> None:
-        """A transaction took too long: the broker fences its producer."""
-        self.cluster.epoch += 1
-
-    def lose_sent(self, _: Actor) -> None:
-        """The answer to its commit is lost."""
-        self.lose_published()
-
-    def overtake_there(self, actor: Actor) -> None:
-        """Another one of its kind starts, and comes some way while this one stands still."""
-        self.go_alone(self.begin(actor.kind), self.rng.randrange(30))
-
-    def follow_there(self, _: Actor) -> None:
-        """Readers come to where the lake is."""
-        self.follow()
-
-    def mirror_there(self, _: Actor) -> None:
-        """Mirrors follow while all others stand still."""
-        if not self.scheduler.of("mirror"):
-            self.scan_some(_)
-            self.go_alone(self.begin("mirror"), 200)
+        self.await_readers()

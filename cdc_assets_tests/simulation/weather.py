@@ -126,7 +126,7 @@ class Weather(Consumers):
         for _ in range(self.rng.randrange(1, 5)):
             table = self.rng.choice(free)
             what = self.rng.choice(["insert", "update", "update", "delete"])
-            note = f"note {self.rng.randrange(2 if table in self.server.keyless else 1000)}"
+            note = self._note(table)
             if what == "insert" or not alive[table]:
                 self._next_key += 1
                 changes.append((table, "insert", self._next_key, note))
@@ -138,6 +138,16 @@ class Weather(Consumers):
                     alive[table].discard(key)
         lsn = self.server.commit(*changes)
         self.say(f"{lsn}: {', '.join(f'{what} {table.table} {key}' for table, what, key, _ in changes)}")
+
+    def update_all(self, table: TableId) -> None:
+        """A transaction changes each row of a table, unless its writers wait."""
+        keys = sorted(self.server.rows[table])
+        if keys and not self.server.locked[table]:
+            lsn = self.server.commit(*((table, "update", key, self._note(table)) for key in keys))
+            self.say(f"{lsn}: update of each row of {table.table}")
+
+    def _note(self, table: TableId) -> str:
+        return f"note {self.rng.randrange(2 if table in self.server.keyless else 1000)}"
 
     def scan(self) -> None:
         """A capture job reads some of the log, or all of it."""
