@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import ServerBusyError
 from cdc_assets_tests.simulation.chunks import answer, kind_of
 from cdc_assets_tests.simulation.replicas import Connection, Floor, answering, check_names
 from cdc_assets_tests.simulation.scheduler import Scheduler
@@ -28,6 +29,11 @@ class Asked:
 
         def ask(*arguments: Any, **named: Any) -> Any:
             self._scheduler.pause(f"server.{name}")
+            if self._server.is_busy:
+                self._server.is_busy = False
+                raise ServerBusyError(
+                    "Transaction was deadlocked on lock resources, and has been chosen as the victim."
+                )
             return self._connection.ask(name, arguments, named)
 
         return ask

@@ -3,10 +3,14 @@
 from cdc_assets_tests.simulation.processes import MOST
 from cdc_assets_tests.simulation.restores import Restores
 from cdc_assets_tests.simulation.scheduler import Actor
+from cdc_assets_tests.unit.streaming.law import state_of
 
 
 class Happenings(Restores):
     """Each of them happens while an actor stands at a pause."""
+
+    def await_at(self, place: str, what: str) -> None:
+        """Something happens as soon as somebody is at a place."""
 
     def await_readers(self) -> None:
         """Somebody reads soon what a fault has left."""
@@ -90,6 +94,22 @@ class Happenings(Restores):
     def leave_there(self, _: Actor) -> None:
         """A database goes away."""
         self.leave_database()
+
+    def busy_there(self, actor: Actor) -> None:
+        """A snapshot is planned, and what it asks next is the victim of a deadlock; before it asks again, a table of another database
+        is handed over and captured."""
+        if not (planned := state_of(self.config).snapshots):
+            self.await_at("server.table_schemas", "busy_there")
+            return
+        self.server.is_busy = True
+        if tables := [
+            table for table in self.tables if table.database not in planned and not self.server.locked[table]
+        ]:
+            table = self.rng.choice(tables)
+            self._alter(table)
+            self._renew(table)
+            self.work_on([table])
+        self.server.scan_all()
 
     def fill_there(self, _: Actor) -> None:
         """From here on the store has no room for a while."""

@@ -22,6 +22,7 @@ AT: Final = {
     "read of chunk end": {"lag_there": 3, "change_all_there": 2, "work_beside": 3, "scan_some": 1},
     "chunk-read": {"work_beside": 3, "scan_there": 2, "leave_there": 1, "fill_there": 1},
     "signals-recorded": {"work_beside": 2, "scan_there": 2},
+    "server.table_schemas": {"busy_there": 3},
     "commit of READs": {"lose_there": 3, "refuse_reads_there": 3, "crash_there": 4, "sleep_there": 2, "fill_there": 1},
     "reads-committed": {"crash_there": 2},
     "round-written": {"crash_there": 2, "work_beside": 1},
@@ -56,6 +57,10 @@ STRETCHES: Final = {
     "snapshot": (
         "snapshot",
         ["round-written", "commit of round", "commit of round", "read of rows", "snapshot-complete"],
+    ),
+    "blocking": (
+        "capture",
+        ["server.table_schemas"] * 2 + ["round-written", "commit of round", "read of rows", "snapshot-complete"],
     ),
     "windows": (
         "capture",
@@ -121,6 +126,8 @@ class Moments(Happenings):
             self._await(place)
         if about == "rounds":
             self.ask_for_rows()
+        if about == "blocking":
+            self.ask_for_blocking()
         if about == "snapshot":
             self.wanted_last = [self.rng.choice([*self.tables, *sorted(self.server.keyless) * 3])]
         if about == "dropping":
@@ -145,12 +152,16 @@ class Moments(Happenings):
 
     def _at(self, place: str) -> Waiting:
         what = self.rng.choices(list(AT[place]), list(AT[place].values()))[0]
-        return Waiting(place, what, self.rng.choice([0, 0, 1, 1, 2, 4]), self._random())
+        left = 0 if place.startswith("server.") else self.rng.choice([0, 0, 1, 1, 2, 4])
+        return Waiting(place, what, left, self._random())
 
     def await_readers(self) -> None:
         """Often somebody reads what a fault has left as soon as the next window is complete."""
         if self.rng.random() < 0.5:
-            self._keep(Waiting("window-complete", "follow_there", 0, self._random()))
+            self.await_at("window-complete", "follow_there")
+
+    def await_at(self, place: str, what: str) -> None:
+        self._keep(Waiting(place, what, 0, self._random()))
 
     def _keep(self, found: Waiting) -> None:
         self.waiting = [*self.waiting, found][-MOST_WAITING:]

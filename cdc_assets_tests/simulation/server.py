@@ -81,6 +81,8 @@ class LaggingServer(SimulatedServer):
     """All instances there ever were, as they were made."""
     markers: dict[str, Row] = field(default_factory=dict)
     """Rows of all signal tables, by id."""
+    is_busy: bool = False
+    """Whether the next question of somebody is the victim of a deadlock."""
     refusals: dict[str, CdcError] = field(default_factory=dict)
     """What statements that hold a text end with."""
 

@@ -26,13 +26,19 @@ class Signals(Checks):
 
     def ask_for_rows(self) -> None:
         """Somebody asks for an incremental snapshot, or for a blocking one."""
-        tables = self.rng.sample(self.tables, self.rng.randrange(1, len(self.tables) + 1))
-        place = self._place()
-        self.wanted_last = tables
         if self.rng.random() < 0.25:
-            self._send("execute-snapshot", list(map(str, tables)), place, snapshot="blocking")
-        else:
-            self._ask(tables, place, self.rng.choice([0, 0, 3]))
+            self.ask_for_blocking()
+            return
+        self.wanted_last = self._some()
+        self._ask(self.wanted_last, self._place(), self.rng.choice([0, 0, 3]))
+
+    def ask_for_blocking(self) -> None:
+        """Somebody asks for a snapshot during which nothing else is read of its database."""
+        self.wanted_last = self._some()
+        self._send("execute-snapshot", list(map(str, self.wanted_last)), self._place(), snapshot="blocking")
+
+    def _some(self) -> list[TableId]:
+        return self.rng.sample(self.tables, self.rng.randrange(1, len(self.tables) + 1))
 
     def ask_at_last(self) -> None:
         """All tables of a database are asked for, and read whatever was before."""

@@ -277,6 +277,7 @@ class Weather(Consumers):
     def return_database(self) -> None:
         """It is there again."""
         self.server.troubles.clear()
+        self.server.is_busy = False
 
     def end_faults(self) -> None:
         """Everything is there again, and nothing is refused."""
