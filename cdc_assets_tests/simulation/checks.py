@@ -28,6 +28,13 @@ class Checks(Shared):
             self._remember_topic(table)
         self._check_newly_published()
 
+    def note_begin(self) -> None:
+        """A snapshot is complete: the capture of its database has begun."""
+        known = state_of(self.config).tables
+        for name in {table.database for table in known}.difference(self.begun):
+            places = {table: entry.position for table, entry in known.items() if table.database == name}
+            self.begun[name] = {table: position for table, position in places.items() if position is not None}
+
     def remember_before(self, name: str) -> None:
         """What a topic holds before files of it are replaced, which may be as soon as they have come."""
         for table in [*self.tables, *self.signal_tables]:
@@ -95,7 +102,7 @@ class Checks(Shared):
         topic.check_once(about)
         if self.config.lake.topic_policy == "delete":
             self._check_kept(table, topic, about)
-        first = self.read_from.get(table) or entry.snapshot_lsn or self.server.first_start(table)
+        first = self.read_from.get(table) or entry.snapshot_lsn or self._first(table)
         assert entry.position is not None
         wanted, held = law.changes_of(self.server, table, first, entry.position), self._held_of(table)
         missing = [at for at in wanted if at not in held]
@@ -111,6 +118,10 @@ class Checks(Shared):
             rows = law.fold([row for row in topic.rows if row["position"][:22] >= since], entry.position)
             had = dict(iter(self.server.rows_at(table, entry.position)))
             assert rows == had, f"{about}: the fold is {rows}, the table was {had}"
+
+    def _first(self, table: TableId) -> Lsn:
+        """Where the changes begin of a table of which no rows are read."""
+        return max(self.server.first_start(table), self.begun.get(table.database, {}).get(table, ZERO_LSN))
 
     def check_told(self, table: TableId, entry: TableState, lost: Collection[str], about: str) -> None:
         """Events whose changes a restore has taken from the server are marked as such."""

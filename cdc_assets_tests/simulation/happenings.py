@@ -25,11 +25,13 @@ class Happenings(Restores):
         self.server.scan_all()
         self.work_beside(actor)
 
-    def change_all_there(self, _: Actor) -> None:
-        """Capture jobs read all, and not what comes right after: each row that somebody asks for changes."""
+    def change_all_there(self, actor: Actor) -> None:
+        """Capture jobs read all, and then stand still for long; right after it each row changes of tables that are read in rounds."""
         self.server.scan_all()
-        for table in self.wanted_last:
-            self.update_all(table)
+        for signals in state_of(self.config).signals.values():
+            if signals.queue and signals.queue[0].table in self.tables:
+                self.update_all(signals.queue[0].table)
+        self.go_alone(actor, 100)
 
     def scan_there(self, _: Actor) -> None:
         """Capture jobs read all."""

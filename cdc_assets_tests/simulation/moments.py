@@ -18,8 +18,9 @@ from cdc_assets_tests.simulation.shared import HOURS
 from cdc_assets_tests.simulation.weather import EVENTS
 
 AT: Final = {
-    "marker-written": {"lag_there": 5, "change_all_there": 3, "work_beside": 3, "scan_some": 1, "crash_there": 1},
-    "read of chunk end": {"lag_there": 3, "change_all_there": 2, "work_beside": 3, "scan_some": 1},
+    "marker-written": {"lag_there": 5, "work_beside": 3, "scan_some": 1, "crash_there": 1},
+    "server.read of chunk": {"change_all_there": 3},
+    "read of chunk end": {"lag_there": 3, "work_beside": 3, "scan_some": 1},
     "chunk-read": {"work_beside": 3, "scan_there": 2, "leave_there": 1, "fill_there": 1},
     "signals-recorded": {"work_beside": 2, "scan_there": 2},
     "server.table_schemas": {"busy_there": 3},
@@ -52,7 +53,14 @@ STRETCHES: Final = {
     "rounds": (
         "capture",
         ["marker-written"] * 2
-        + ["read of chunk end", "chunk-read", "commit of READs", "commit of READs", "read of changes"],
+        + [
+            "server.read of chunk",
+            "read of chunk end",
+            "chunk-read",
+            "commit of READs",
+            "commit of READs",
+            "read of changes",
+        ],
     ),
     "snapshot": (
         "snapshot",
@@ -171,6 +179,8 @@ class Moments(Happenings):
 
     def _look_around(self, actor: Actor) -> None:
         """An actor pauses: what waits for that happens."""
+        if actor.at == "snapshot-complete":
+            self.note_begin()
         if self.is_calm:
             return
         found = [one for one in self.waiting if one.place in actor.at][:1]

@@ -79,6 +79,8 @@ class Shared:
         """LSN and row of each READ of an incremental snapshot that was ever in a topic."""
         self.read_from: dict[TableId, Lsn] = {}
         """The least LSN of READs of a snapshot: from there on each change is there, or told to be missing."""
+        self.begun: dict[str, dict[TableId, Lsn]] = {}
+        """Where tables began with which the capture of a database began: a first snapshot may be given up, and they begin later."""
         self.asked: dict[str, Request] = {}
         """Signals that ask for incremental snapshots."""
         self.wanted_last: list[TableId] = self.tables[:1]

@@ -50,6 +50,7 @@ EVENTS: Final = {
     "signal": 2,
     "behind_the_log": 1,
     "source_work": 8,
+    "restart_connector": 4,
     "write_lines": 4,
     "rotate": 4,
     "lag_behind": 3,
@@ -356,6 +357,13 @@ class Weather(Consumers):
         for kind in ("mirror", "publisher"):
             if not self.scheduler.of(kind):
                 self.go_alone(self.begin(kind), 300)
+
+    def restart_connector(self) -> None:
+        """A connector is started again some times, and sends each time what it has sent last."""
+        for _ in range(3):
+            if len(self.scheduler.of("engine")) < MOST["engine"]:
+                self.go_alone(self.begin("engine"), 100)
+            self.source_work()
 
     def run_alone(self, *kinds: str) -> None:
         """Processes run, one after the other, while all others stand still."""
