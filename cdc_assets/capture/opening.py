@@ -218,9 +218,9 @@ class Opening:
         # structures that a signal has given and that a killed run had only begun to record
         for database in list(self._ledger.state.signals):
             activities.structures.recover(database)
-        # a snapshot in flight holds a number, so it comes before new ones
-        done = SnapshotSummary()
-        for database in list(self._ledger.state.snapshots):
+        # a snapshot in flight holds a number, so it comes before new ones; first that with a round in flight, behind which none is planned
+        done, known = SnapshotSummary(), self._ledger.state
+        for database in sorted(known.snapshots, key=lambda name: known.in_flight(name) is None):
             run = self._ledger.state.snapshots[database]
             with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
                 done += activities.snapshotter.resume(database, captured)
