@@ -65,7 +65,7 @@ def after(state: CaptureState, row: Row) -> CaptureState:
                 next_window=next_window,
             )
         case "snapshot-complete":
-            return _snapshot_completed(state, database)
+            return _snapshot_completed(state, database, is_done=bool(detail["tables"]))
         case "readings":
             until = Lsn.parse(row["until"])
             return dataclasses.replace(state, readings=closed(state.readings, database, detail["until_window"], until))
@@ -169,7 +169,13 @@ def _round_written(state: CaptureState, database: str, written: RoundFiles) -> C
     readings, log = without(state.readings, {table for table, _ in written.lows}, window.window_id), state.log(database)
     lows = [*(reads.low for reads in found.values()), *([log.reads] if log.reads is not None else [])]
     logs = {**state.logs, database: dataclasses.replace(log, reads=max(lows, default=None))}
-    return dataclasses.replace(state.with_early(found), written=written, readings=readings, logs=logs)
+    state = dataclasses.replace(state.with_early(found), written=written, readings=readings, logs=logs)
+    return _log_passed(state, run)
+
+
+def _log_passed(state: CaptureState, run: SnapshotRun) -> CaptureState:
+    """The state with a log read as far as a snapshot found it, for no window reads what lies before."""
+    return state if run.captured is None else state.with_log_read(run.database, run.captured)
 
 
 def _forgotten(state: CaptureState, gone: Set[TableId]) -> CaptureState:
@@ -196,9 +202,11 @@ def _round_completed(state: CaptureState, database: str) -> CaptureState:
     return dataclasses.replace(state.without_pending(database), snapshots={**state.snapshots, database: run})
 
 
-def _snapshot_completed(state: CaptureState, database: str) -> CaptureState:
+def _snapshot_completed(state: CaptureState, database: str, *, is_done: bool) -> CaptureState:
     remaining = {name: run for name, run in state.snapshots.items() if name != database}
-    failed = state.snapshots[database].failed if database in state.snapshots else ()
+    run = state.snapshots.get(database)
+    failed = run.failed if run else ()
+    state = _log_passed(state, run) if run and is_done else state
     state = _without_round(state, database)  # the snapshot was abandoned
     return dataclasses.replace(state.without_early().with_unread(dict(failed)), snapshots=remaining)
 

@@ -97,6 +97,7 @@ class SnapshotRun:
         signal: id of the signal that requested a blocking snapshot; empty for all other snapshots.
         scanned: number of rows read so far, by table.
         failed: tables that could not be read, with the reason.
+        captured: how far the capture job was when it was planned; None if that is not known, or no table is captured.
     """
 
     snapshot_id: int
@@ -108,6 +109,7 @@ class SnapshotRun:
     signal: str = ""
     scanned: tuple[tuple[TableId, int], ...] = ()
     failed: tuple[tuple[TableId, str], ...] = ()
+    captured: Lsn | None = None
 
     def of(self, table: TableId) -> SnapshotTable:
         """The table's entry in this snapshot."""

@@ -212,8 +212,8 @@ class LogHistory:
 
     Args:
         fork: identity of the recovery fork; empty while unknown.
-        read: greatest LSN that windows have read, or after a restore, of which the lake may hold something; None before the first
-            window.
+        read: greatest LSN that windows have read or that was captured when snapshots were planned; after a restore, of which the
+            lake may hold something. None before the first.
         restored: reason for which the database is no longer read, or empty.
         shared: LSN up to which the server still had what was read, when it was found not to have all of it; None before that. Of
             several restores the earliest counts.

@@ -14,9 +14,9 @@ present fork begins. Below its point a fork has the transactions of the one it l
   history begins, the least point of all forks that are seen counts.
 - Another fork while nobody knows until where in the log rows of a snapshot were read (`ledger.readings`): it may hold them.
 - A fork that the login may not see: `fn_cdc_get_max_lsn()` falls only after a restore, so a value below what windows
-  have read, or the one in flight is to read, proves one. That is compared, not positions, nor the end of a window that reads
-  nothing, which is one: a table that was just enabled starts above it. Nobody knows where the histories part, so nothing of what
-  was read is known to be there.
+  or snapshots have passed, or those in flight are to pass, proves one. That is compared, not positions, nor the end of a window
+  that reads nothing, which is one: a table that was just enabled starts above it. Nobody knows where the histories part, so
+  nothing of what was read is known to be there.
 - A readable replica that is captured less far than what windows have read, or shows a fork that was left: it lags. Nothing can
   be said until it has caught up; the error passes by itself.
 
@@ -91,9 +91,7 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
     fork = source.recovery_fork(database)
     if log.restored:  # and perhaps once more since
         return fork, log.restored, shared_until(log, greatest_lsn_in_lake(state, database), fork, None)
-    window = state.in_flight(database)
-    if window is not None and window.kind == "stream" and window.reads:  # perhaps read, and committed
-        log = dataclasses.replace(log, read=max(window.until, log.read or window.until))
+    log = dataclasses.replace(log, read=_passed(state, database))
     captured = None
     if log.read is not None and (fork is None or not log.fork):
         with contextlib.suppress(CdcDisabledError):
@@ -117,6 +115,15 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
         ),
         shared,
     )
+
+
+def _passed(state: CaptureState, database: str) -> Lsn | None:
+    """How far the log was captured for sure when something was read, or perhaps is; None if nothing was."""
+    window, run = state.in_flight(database), state.snapshots.get(database)
+    found = [state.log(database).read, run.captured if run else None]
+    if window is not None and window.kind == "stream" and window.reads:  # perhaps read, and committed
+        found.append(window.until)
+    return max((lsn for lsn in found if lsn is not None), default=None)
 
 
 def check_recovery_fork(ledger: Ledger, source: Source, database: str) -> None:

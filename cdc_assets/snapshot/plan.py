@@ -147,7 +147,8 @@ class SnapshotPlanner:
             taken_up = self._taken_up(draft.schema, instances.get(draft.schema.table, []))
             tables.append(_entry(draft, last, taken_up or start, lost=lost))
             slices += slices_of(draft.schema.table, draft.ranges, chosen, draft.rows, target, len(slices))
-        return SnapshotRun(self._state.next_window, database, tuple(tables), tuple(slices), signal=signal)
+        number, captured = self._state.next_window, None if low == ZERO_LSN else low
+        return SnapshotRun(number, database, tuple(tables), tuple(slices), signal=signal, captured=captured)
 
     def again(self, run: SnapshotRun) -> SnapshotRun:
         """The same snapshot from its beginning. The watermarks stay: the rows still contain every change below them."""

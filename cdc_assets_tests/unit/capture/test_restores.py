@@ -16,7 +16,7 @@ from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedClock
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedClock, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import started, stream_until
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
@@ -169,3 +169,23 @@ def test_a_window_that_reads_nothing_is_taken_for_no_restore(tmp_path: Path) -> 
         make_capture(server, config).stream()
     make_capture(server, config).stream()
     assert "restored" not in state_of(config).tables[lines].reason
+
+
+@pytest.mark.parametrize("mode", ["initial", "no_data"])
+@pytest.mark.parametrize("last", ["snapshot-planned", "snapshot-complete"])
+def test_what_a_snapshot_has_passed_is_no_more_there_though_nobody_sees_the_fork(
+    tmp_path: Path, mode: str, last: str
+) -> None:
+    """No window was read since: none of the tables was changed."""
+    server, config = SimulatedServer(), make_config(str(tmp_path), mode=mode)
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    server.fork, former = None, server.captured
+    server.idle_tick()
+    with cut_at(last), pytest.raises(PowerCutError):
+        make_capture(server, config).snapshot()
+    server.captured = former
+    with suppress(DatabaseRestoredError):
+        make_capture(server, config).stream()
+    assert state_of(config).log(DATABASE).restored
+    assert {entry.status for table, entry in state_of(config).tables.items() if table == lines} <= {"failed"}
