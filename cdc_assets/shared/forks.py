@@ -98,10 +98,11 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
             captured = source.max_captured_lsn(database)
     reached = greatest_lsn_in_lake(state, database)
     shared = shared_until(log, reached, fork, captured, _unsure_from(state, database))
+    is_former = fork is not None and fork.identity in log.former
+    if (shared is not None or is_former) and source.is_replica(database):
+        _require_present(source, database, log, fork, captured)
     if shared is None:
         return fork, "", None
-    if source.is_replica(database):
-        _require_present(source, database, log, fork, captured)
     was, now = log.fork or "unknown", fork.identity if fork else "invisible to this login"
     return (
         fork,

@@ -236,6 +236,19 @@ def test_a_replica_that_has_not_got_a_failover_yet_shows_no_restore(tmp_path: Pa
     assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
 
 
+def test_a_replica_that_has_missed_two_failovers_without_a_loss_does_not_turn_the_history_back(tmp_path: Path) -> None:
+    server, config, _lines, _orders = started(tmp_path)
+    assert server.captured is not None
+    server.is_secondary, point = True, server.captured.next().next()
+    for name in ("B", "C"):
+        server.fork = RecoveryFork(name, point)
+        make_capture(server, config).stream()
+    server.fork = RecoveryFork("B", point)
+    with pytest.raises(IncompleteReadError, match="lags"):
+        make_capture(server, config).stream()
+    assert state_of(config).log(DATABASE).fork == "C"
+
+
 def test_rows_of_several_instances_are_counted_together() -> None:
     one, two, three = (Lsn.from_int(number) for number in (1, 2, 3))
     counts = {"a": [(one, 1), (three, 2)], "b": [(one, 4), (two, 1)]}
