@@ -89,8 +89,10 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
     """
     log = state.log(database)
     fork = source.recovery_fork(database)
-    if log.restored:  # and perhaps once more since
-        return fork, log.restored, shared_until(log, greatest_lsn_in_lake(state, database), fork, None)
+    is_former = fork is not None and fork.identity in log.former
+    if log.restored:  # and perhaps once more since; a fork that was left says nothing of that
+        present = None if is_former else fork
+        return fork, log.restored, shared_until(log, greatest_lsn_in_lake(state, database), present, None)
     log = dataclasses.replace(log, read=_passed(state, database))
     captured = None
     if log.read is not None and (fork is None or not log.fork):
@@ -98,7 +100,6 @@ def restore_problem(source: Source, state: CaptureState, database: str) -> tuple
             captured = source.max_captured_lsn(database)
     reached = greatest_lsn_in_lake(state, database)
     shared = shared_until(log, reached, fork, captured, _unsure_from(state, database))
-    is_former = fork is not None and fork.identity in log.former
     if (shared is not None or is_former) and source.is_replica(database):
         _require_present(source, database, log, fork, captured)
     if shared is None:
@@ -152,14 +153,18 @@ def _require_present(
     Raises:
         IncompleteReadError: it does.
     """
-    lags = f"The replica that answered for database {database} lags"
     if fork is not None and fork.identity in log.former:
-        raise IncompleteReadError(f"{lags}: it is on recovery fork {fork.identity} still. The question is repeated")
+        raise lagging(database, f"it is on recovery fork {fork.identity} still")
     captured = captured or (None if log.read is None else source.max_captured_lsn(database))
     if captured is not None and log.read is not None and captured < log.read:
-        raise IncompleteReadError(
-            f"{lags}: it is captured up to {captured}, and changes up to {log.read} were read already. The question is repeated"
-        )
+        raise lagging(database, f"it is captured up to {captured}, and changes up to {log.read} were read already")
+
+
+def lagging(database: str, why: str) -> IncompleteReadError:
+    """The error of a replica that shows a time before what is known."""
+    return IncompleteReadError(
+        f"The replica that answered for database {database} lags: {why}. The question is repeated"
+    )
 
 
 def _unsure_from(state: CaptureState, database: str) -> Lsn | None:

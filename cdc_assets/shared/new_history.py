@@ -26,7 +26,7 @@ from cdc_assets.errors import DatabaseRestoredError
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import LogHistory
 from cdc_assets.shared.endings import retire
-from cdc_assets.shared.forks import greatest_lsn_in_lake, shared_until
+from cdc_assets.shared.forks import greatest_lsn_in_lake, lagging, shared_until
 from cdc_assets.shared.lake import Lake
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def begin_history(ledger: Ledger, source: Source, database: str) -> None:
     Raises:
         DatabaseRestoredError: the server's LSNs have not passed those of the lost history yet.
         CdcDisabledError: it has no change data capture.
-        RetryableError: the server is away or busy.
+        RetryableError: the server is away or busy, or a replica that lags.
         FencedError: another writer has taken over.
     """
     state = ledger.state
@@ -54,6 +54,9 @@ def begin_history(ledger: Ledger, source: Source, database: str) -> None:
     fork, captured = source.recovery_fork(database), source.max_captured_lsn(database)
     if captured is None or captured <= reached:
         raise DatabaseRestoredError(f"{known.restored} The server's newest LSN is {captured} now.")
+    left = (known.fork, *known.former)
+    if fork is not None and fork.identity in left and source.is_replica(database):
+        raise lagging(database, f"it is on recovery fork {fork.identity} still, of before the restore")
     shared = shared_until(known, reached, fork, captured) or ZERO_LSN
     entries = [entry for entry in state.tables.values() if entry.table.database == database]
     begun = LogHistory(known.fork, reached, former=known.former).on(fork.identity if fork else "")

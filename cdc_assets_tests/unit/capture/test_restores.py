@@ -189,3 +189,24 @@ def test_what_a_snapshot_has_passed_is_no_more_there_though_nobody_sees_the_fork
         make_capture(server, config).stream()
     assert state_of(config).log(DATABASE).restored
     assert {entry.status for table, entry in state_of(config).tables.items() if table == lines} <= {"failed"}
+
+
+def test_a_replica_that_has_not_got_a_restore_neither_begins_a_history_nor_lengthens_the_loss(tmp_path: Path) -> None:
+    server, config = SimulatedServer(), make_config(str(tmp_path))
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    forks = [server.fork, RecoveryFork("B", server.tick())]
+    server.fork = forks[-1]
+    lost = server.commit((lines, "insert", 50, "lost"))
+    make_capture(server, config).stream()
+    server.fork = RecoveryFork("C", lost)
+    with suppress(DatabaseRestoredError):
+        make_capture(server, config).stream()
+    server.is_secondary = True
+    server.idle_tick()
+    for server.fork in forks:
+        with suppress(IncompleteReadError):
+            make_capture(server, config).snapshot([lines])
+        log = state_of(config).log(DATABASE)
+        assert (bool(log.restored), log.shared) == (True, before(lost))
