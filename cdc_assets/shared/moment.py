@@ -3,7 +3,7 @@
 The capture job reads the log late, by an unknown time, so its progress does not show what is committed. It captures commits in the
 order of the log. So it has passed a moment when it has captured a commit that was made later, by the server's own clock; or when
 two of its scans since then were empty, because the second one began after the moment. A server that has become the primary since may
-still show scans of a time when it was that before; so their number must be seen to grow. A login that may not see the job's scans
+still show scans of a time when it was that before; so their number must be seen to grow. A login that never sees the job's scans
 (`sys.dm_cdc_log_scan_sessions`) waits `settle_s` and relies on a healthy job.
 
 From then on the newest captured transaction includes or follows everything that was committed before the moment, so a reader that has
@@ -104,6 +104,11 @@ class Moment:
                 counted = empty if empty > 1 else 0
                 self._scans = session, counted
             return empty >= counted + 2
+        if (
+            scans is not None or self._scans is not None
+        ):  # a secondary, which shows none, has answered one of the two questions
+            self._scans = self._scans or scans
+            return False
         if self._settle_s is None or self._clock.elapsed() - self._begun < timedelta(seconds=self._settle_s):
             return False
         return not self._source.capture_job(self._database).trouble

@@ -131,6 +131,17 @@ def test_a_job_whose_looks_cannot_be_seen_is_given_a_while_if_it_is_well() -> No
     assert moment.is_passed(EARLIER)
 
 
+@pytest.mark.parametrize("before", [None, (7, 3)])
+def test_a_secondary_that_shows_no_looks_does_not_say_that_the_job_is_well(before: tuple[int, int] | None) -> None:
+    source = Source(scans=before)
+    moment, clock = begun(source)
+    found = []
+    for source.scans, seconds in [((7, 3), 10), (None, 10), ((7, 4), 10), (None, 10), ((7, 5), 0)]:
+        found.append(moment.is_passed(EARLIER))
+        clock.sleep(seconds)
+    assert found == [False, False, False, False, True]
+
+
 def test_a_commit_that_was_of_the_future_stays_an_earlier_one_when_the_clock_has_passed_its_time() -> None:
     source = Source()
     moment, _ = begun(source)
