@@ -60,12 +60,12 @@ class Comparing(Processes):
             meanwhile: called whenever it has waited for a while.
         """
         server, bulk = Asked(self.server, self.scheduler), AskedBulk(self.server, scheduler=self.scheduler)
-        known = self._is_as_before(table), self.server.restores(table.database)
+        known = self._is_as_before(table), self.server.breaks(table.database)
         clock = BusyClock(self.server, self.scheduler, meanwhile)
         reconciler = Reconciler(self.config, server, bulk, LoopRunner(), clock, self.mirrors())  # type: ignore[arg-type]
         found = reconciler.reconcile(table, wishes)
         self.say(f"  {table} is compared: {found.summary}")
-        if known == (True, self.server.restores(table.database)):
+        if known == (True, self.server.breaks(table.database)):
             assert table in self.touched or not found.differing, f"{table} differs from the server: {found.first}"
         return found
 

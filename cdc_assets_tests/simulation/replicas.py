@@ -149,6 +149,7 @@ def photo_of(server: LaggingServer) -> Photo:
             "scanned": defaultdict(list, {name: list(lsns) for name, lsns in server.scanned.items()}),
             "entries": defaultdict(list, {name: list(known) for name, known in server.entries.items()}),
             "ends": dict(server.ends),
+            "forks": dict(server.forks),
             "markers": dict(server.markers),
             "is_prompt": False,
             "locked": Counter(),

@@ -1,6 +1,7 @@
 """Databases that are restored to an older state, and the way out that the product names.
 
 - The lake holds changes that the server has no more: they are told as lost, and nothing is healthy before that.
+- A server that takes over as planned has all of them: nobody says that anything is lost.
 - Once the server's LSNs have passed them and the tables were read again, all holds as it did before.
 
 *Not in it:* a restore before an earlier one of the same database was noticed, and one that nobody can notice because the login does not see
@@ -27,6 +28,8 @@ class Restores(Weather):
         """Each database has a backup, and the login may see forks or not."""
         self.backups = {name: [self.server.back_up(name)] for name in self.config.connection.databases}
         self.server.shows_forks = self.rng.random() < 0.8
+        self.unsure = set[str]()
+        """Databases of which rows were read until nobody knew where in the log, when another server took them over."""
 
     def back_up(self) -> None:
         """A database is backed up."""
@@ -84,6 +87,34 @@ class Restores(Weather):
         elif self.rng.random() < 0.3:
             self.leave_database_of(next(iter(gone)))
 
+    def fail_over(self) -> None:
+        """Another server takes a database over as planned: nothing is lost, and a secondary that lags does not know it yet."""
+        name = self.rng.choice(self.config.connection.databases)
+        if not self._is_noticed(name):
+            return
+        if not self.server.replicas:
+            self.lag_behind()
+        if self.rng.random() < 0.5:
+            self.server.replicas.stop()
+        if self._is_being_read(name):
+            self.unsure.add(name)
+            self.hurt |= {table for table in [*self.tables, *self.signal_tables] if table.database == name}
+        self.server.fail_over(name)
+        self.say(f"another server takes {name} over, on fork {self.server.forks[name]}")
+
+    def _is_being_read(self, name: str) -> bool:
+        """Whether nobody knows yet until where in the log rows of a snapshot were read: then the product cannot know that none is lost."""
+        state = state_of(self.config)
+        own = [one for table, found in state.readings.items() if table.database == name for one in found]
+        return name in state.snapshots or any(one.high is None for one in own)
+
+    def check_fail_overs(self) -> None:
+        """Nothing is lost by them, and nobody says so."""
+        restored = {past.database for past in self.server.pasts}
+        for name in set(self.server.fail_overs) - restored - self.unsure:
+            told = state_of(self.config).log(name).restored
+            assert not told, f"{name} was taken over by another server, and is told to be restored: {told}"
+
     def _settle(self) -> None:
         """Nothing waits, and nobody is in the middle of anything: only so is it noticed by its LSNs alone."""
         known, self.is_calm = self.is_calm, True
@@ -124,8 +155,9 @@ class Restores(Weather):
 
     def end_restores(self) -> None:
         """What was restored is noticed and told; from now on tables can be read again."""
-        if self.server.pasts:
+        if self.server.pasts or self.server.fail_overs:
             self.run_alone("capture")
+            self.check_fail_overs()
             self.check_restores_told()
             self.pass_lost()
 

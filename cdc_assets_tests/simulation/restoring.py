@@ -1,4 +1,4 @@
-"""A server in memory whose databases are backed up, and restored to what they were then.
+"""A server in memory whose databases are backed up, and restored to what they were then, or taken over by another server.
 
 A restore takes rows, structures, capture instances, change tables and what the capture job has not read back to those of the backup. From
 there on LSNs are given away again that transactions had which are no longer there; so what was before is kept as a `Past`.
@@ -77,9 +77,12 @@ class RestorableServer(ReplicatedServer):
     pasts: list[Past] = field(default_factory=list)
     """Histories that restores have ended."""
 
-    def restores(self, database: str) -> int:
-        """How often a database was restored."""
-        return sum(past.database == database for past in self.pasts)
+    fail_overs: list[str] = field(default_factory=list)
+    """Databases that another server has taken over, once each time."""
+
+    def breaks(self, database: str) -> int:
+        """How often sessions have ended, because a database was restored or another server has taken it over."""
+        return sum(past.database == database for past in self.pasts) + self.fail_overs.count(database)
 
     def pasts_of(self, table: TableId) -> list[Past]:
         return [past for past in self.pasts if past.database == table.database]
@@ -87,12 +90,12 @@ class RestorableServer(ReplicatedServer):
     @contextmanager
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> Iterator[Locks]:
         names = {table.database for table in tables}
-        known = {name: self.restores(name) for name in names}
+        known = {name: self.breaks(name) for name in names}
         self.locked.update(tables)
         try:
             yield SessionLocks(self, known)
         finally:
-            self.locked.subtract([table for table in tables if known[table.database] == self.restores(table.database)])
+            self.locked.subtract([table for table in tables if known[table.database] == self.breaks(table.database)])
 
     def back_up(self, database: str) -> Backup:
         """A database as it is now."""
@@ -126,12 +129,23 @@ class RestorableServer(ReplicatedServer):
         self.forks[name] = RecoveryFork(f"F{len(self.pasts)}", past.point)
         self._take_back(backup)
         self._take_markers_back(past, backup)
-        self.sessions.pop(name, None)
-        for table in [table for table in self.locked if table.database == name]:
-            del self.locked[table]
+        self._end_sessions(name)
         if self.replicas:  # it is taken out of its group, and secondaries get all of it anew
             self.replicas.begin_again(self)
         return past
+
+    def fail_over(self, name: str) -> None:
+        """Another server takes a database over with all that there was, and begins another fork behind it; secondaries get that as they
+        get anything else."""
+        self.fail_overs.append(name)
+        self.forks[name] = RecoveryFork(f"T{len(self.fail_overs)}", self.tick(name))
+        self._end_sessions(name)
+        self.replicas.take(self)
+
+    def _end_sessions(self, name: str) -> None:
+        self.sessions.pop(name, None)
+        for table in [table for table in self.locked if table.database == name]:
+            del self.locked[table]
 
     def _take_back(self, backup: Backup) -> None:
         name, parts = backup.database, copy.deepcopy(backup.parts)
@@ -171,5 +185,5 @@ class SessionLocks(Locks):
         self._server, self._known = server, known
 
     def check(self) -> None:
-        if any(self._server.restores(name) != count for name, count in self._known.items()):
-            raise ConnectionLostError("The session was ended, for its database is restored.")
+        if any(self._server.breaks(name) != count for name, count in self._known.items()):
+            raise ConnectionLostError("The session was ended, for its database is restored, or on another server.")

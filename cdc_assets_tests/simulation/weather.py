@@ -67,6 +67,7 @@ EVENTS: Final = {
     "back_up": 2,
     "restore": 1,
     "lose_new": 1,
+    "fail_over": 2,
 }
 """What a history is made of, and how often."""
 
