@@ -28,10 +28,23 @@ class Happenings(Restores):
     def change_all_there(self, actor: Actor) -> None:
         """Capture jobs read all, and then stand still for long; right after it each row changes of tables that are read in rounds."""
         self.server.scan_all()
+        self._change_all()
+        self.go_alone(actor, 100)
+
+    def _change_all(self) -> None:
         for signals in state_of(self.config).signals.values():
             if signals.queue and signals.queue[0].table in self.tables:
                 self.update_all(signals.queue[0].table)
-        self.go_alone(actor, 100)
+
+    def clean_there(self, _: Actor) -> None:
+        """Each row changes that was read, and the clean-up job removes that before somebody looks for what has changed."""
+        self._change_all()
+        self.await_at("server.read of changed rows", "clean_up_there")
+
+    def clean_up_there(self, _: Actor) -> None:
+        """The clean-up job removes all that is captured."""
+        for name in self.config.connection.databases:
+            self._clean_up(name, self.server.ends[name])
 
     def scan_there(self, _: Actor) -> None:
         """Capture jobs read all."""

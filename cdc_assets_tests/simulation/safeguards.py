@@ -198,6 +198,18 @@ MUTANTS = (
         "        reads = self.reader.build(current, (), table.position)\n",
     ),
     Mutant(
+        "changes that the clean-up job has removed while a round was read are taken for none",
+        "incremental/changed.py",
+        "    if mark is None or mark > after.next():\n",
+        "    if mark is None:\n",
+    ),
+    Mutant(
+        "a restore that takes the newest transaction alone is no restore",
+        "shared/forks.py",
+        "if reached >= fork.point else []",
+        "if reached > fork.point else []",
+    ),
+    Mutant(
         "a round does not wait for its close marker",
         "incremental/snapshot.py",
         "current.closed is None or not current.closing:\n            return False\n        if table.position < current.closed or state.pending:",

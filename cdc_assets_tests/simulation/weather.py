@@ -9,6 +9,7 @@ from typing import Final
 from deltalake import DeltaTable
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import DatabaseAwayError, QueryError
 from cdc_assets_tests.simulation.consumers import Consumers
@@ -214,10 +215,12 @@ class Weather(Consumers):
             self.server.scan_all()
             known = [self.server.ends[name]]
         if known:
-            lsn = self.rng.choice(known)
-            self.say(f"clean-up of {name} to {lsn}")
-            self.hurt |= {table for table in [*self.tables, *self.signal_tables] if table.database == name}
-            self.server.clean_up(lsn, name)
+            self._clean_up(name, self.rng.choice(known))
+
+    def _clean_up(self, name: str, lsn: Lsn) -> None:
+        self.say(f"clean-up of {name} to {lsn}")
+        self.hurt |= {table for table in [*self.tables, *self.signal_tables] if table.database == name}
+        self.server.clean_up(lsn, name)
 
     def optimize(self) -> None:
         """Somebody rewrites the files of a table."""
