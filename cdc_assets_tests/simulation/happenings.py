@@ -126,6 +126,11 @@ class Happenings(Restores):
             self.work_on([table])
         self.server.scan_all()
 
+    def make_there(self, _: Actor) -> None:
+        """A table is enabled, and the server is busy when somebody begins to read it."""
+        if self.make_table():
+            self.await_at("server.table_schemas", "busy_there")
+
     def fill_there(self, _: Actor) -> None:
         """From here on the store has no room for a while."""
         self.fill_store()

@@ -44,7 +44,7 @@ AT: Final = {
     "retention-announced": {"crash_there": 1, "sleep_there": 1},
     "checkpoint-prepared": {"sleep_there": 1, "rewrite_there": 1},
     "snapshot-complete": {"mirror_there": 3, "work_beside": 1, "fill_there": 1},
-    "window-complete": {"follow_there": 3, "crash_there": 1},
+    "window-complete": {"follow_there": 3, "crash_there": 1, "make_there": 3},
     "publish-begun": {"overtake_there": 1, "refuse_there": 2},
     "publish-sent": {"overtake_there": 1, "lose_sent": 2, "refuse_there": 2, "time_out": 1},
 }
@@ -72,7 +72,14 @@ STRETCHES: Final = {
     ),
     "windows": (
         "capture",
-        ["commit of window", "table-committed", "read of changes", "files-joined", "replacement-checked"],
+        [
+            "commit of window",
+            "table-committed",
+            "read of changes",
+            "files-joined",
+            "replacement-checked",
+            "window-complete",
+        ],
     ),
     "dropping": (
         "capture",

@@ -389,14 +389,19 @@ class Weather(Consumers):
 
     def new_table(self) -> None:
         """A table is enabled while all run."""
-        if len(self.tables) < 5:
-            name = f"new_{len(self.tables)}"
-            rows, is_keyless = self.rng.randrange(5), self.rng.random() < 0.3
-            database = self.rng.choice(self.config.connection.databases)
-            self.tables.append(self.server.create(name, rows=rows, keyless=is_keyless, database=database))
-            self.say(f"{name} is captured, too")
-            if self.rng.random() < 0.7:
-                self._read_at_once(self.tables[-1])
+        if self.make_table() and self.rng.random() < 0.7:
+            self._read_at_once(self.tables[-1])
+
+    def make_table(self) -> bool:
+        """A table is enabled, unless there are enough; whether it was."""
+        if len(self.tables) >= 5:
+            return False
+        name = f"new_{len(self.tables)}"
+        rows, is_keyless = self.rng.randrange(5), self.rng.random() < 0.3
+        database = self.rng.choice(self.config.connection.databases)
+        self.tables.append(self.server.create(name, rows=rows, keyless=is_keyless, database=database))
+        self.say(f"{name} is captured, too")
+        return True
 
     def _read_at_once(self, table: TableId) -> None:
         """A new table is read beside another one, while a publisher follows; its database may go away in the middle, while others go on."""
