@@ -48,6 +48,12 @@ def with_lost(gaps: Sequence[Interval], after: Lsn, until: Lsn, *, joined: bool 
     return (*gaps, (after, until))[-_KEEP_GAPS:]
 
 
+def ending_at(gaps: Sequence[Interval], lsn: Lsn) -> tuple[Interval, ...]:
+    """Intervals of lost changes of a table that is read again at an LSN, behind which it streams. Only one that was found before the
+    database was restored ends later, at an LSN that is given away again."""
+    return tuple((after, min(until, lsn) if after < lsn else until) for after, until in gaps)
+
+
 def _united(gaps: Sequence[Interval], more: Sequence[Interval]) -> tuple[Interval, ...]:
     """All of them, each once."""
     return tuple(dict.fromkeys((*gaps, *more)))[-_KEEP_GAPS:]

@@ -41,7 +41,7 @@ from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcError, LakeError, describe_error
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
-from cdc_assets.ledger.state import CaptureState, TableState, with_lost
+from cdc_assets.ledger.state import CaptureState, TableState, ending_at, with_lost
 from cdc_assets.shared.endings import leave_out_snapshot
 from cdc_assets.shared.losses import Losses
 from cdc_assets.shared.parts import CaptureParts
@@ -274,8 +274,8 @@ class Snapshotter:
             instance=table.instance,
             ranges=ranges,
             snapshot_lsn=read,
-            gaps=gaps,
-            ignored_gaps=ignored,
+            gaps=ending_at(gaps, table.low),
+            ignored_gaps=ending_at(ignored, table.low),
             made=table.made,
             change_table_id=table.change_table_id,
             directory=self._losses.directory_of(table.table, known.directory if known else ""),
