@@ -48,7 +48,7 @@ class Mix:
         Args:
             stretches: with the places of each.
         """
-        chosen, about = _weighed(rng, events), rng.sample(list(stretches), rng.choice([1, 2]))
+        chosen, about = _weighed(rng, events), rng.sample(list(stretches), rng.choice([1, 2, 3]))
         of_them = {place for name in about for place in stretches[name]}
         return cls(
             rng.choices(list(chosen), list(chosen.values()), k=rng.choice(LENGTHS)),

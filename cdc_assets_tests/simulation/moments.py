@@ -52,15 +52,11 @@ AT: Final = {
 STRETCHES: Final = {
     "rounds": (
         "capture",
-        ["marker-written"] * 2
-        + [
-            "server.read of chunk",
-            "read of chunk end",
-            "chunk-read",
-            "commit of READs",
-            "commit of READs",
-            "read of changes",
-        ],
+        ["marker-written"] * 2 + ["server.read of chunk", "read of chunk end", "chunk-read", "read of changes"],
+    ),
+    "READs": (
+        "capture",
+        ["commit of READs"] * 3 + ["chunk-read", "reads-committed", "signals-recorded"],
     ),
     "snapshot": (
         "snapshot",
@@ -139,8 +135,8 @@ class Moments(Happenings):
             self.end_faults()
         for place in self.rng.sample(places, 2):
             self._await(place)
-        if about == "rounds":
-            self.ask_for_rows()
+        if about in ("rounds", "READs"):
+            self.ask_for_chunks()
         if about == "blocking":
             self.ask_for_blocking()
         if about == "snapshot":

@@ -28,7 +28,11 @@ class Signals(Checks):
         """Somebody asks for an incremental snapshot, or for a blocking one."""
         if self.rng.random() < 0.25:
             self.ask_for_blocking()
-            return
+        else:
+            self.ask_for_chunks()
+
+    def ask_for_chunks(self) -> None:
+        """Somebody asks for an incremental snapshot."""
         self.wanted_last = self._some()
         self._ask(self.wanted_last, self._place(), self.rng.choice([0, 0, 3]))
 

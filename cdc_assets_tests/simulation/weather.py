@@ -47,7 +47,7 @@ EVENTS: Final = {
     "leave_database": 1,
     "return_database": 3,
     "new_table": 2,
-    "ask_for_rows": 12,
+    "ask_for_rows": 24,
     "signal": 2,
     "behind_the_log": 1,
     "source_work": 8,
