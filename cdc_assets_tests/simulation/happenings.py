@@ -29,7 +29,7 @@ class Happenings(Restores):
         """Capture jobs read all, and then stand still for long; right after it each row changes of tables that are read in rounds."""
         self.server.scan_all()
         self._change_all()
-        self.go_alone(actor, 100)
+        self.go_alone(actor, 400)
 
     def _change_all(self) -> None:
         for signals in state_of(self.config).signals.values():

@@ -19,9 +19,9 @@ from cdc_assets_tests.simulation.weather import EVENTS
 
 AT: Final = {
     "marker-written": {"lag_there": 5, "work_beside": 3, "scan_some": 1, "crash_there": 1},
-    "server.read of chunk": {"change_all_there": 3},
+    "server.read of chunk end": {"change_all_there": 3},
     "read of chunk end": {"lag_there": 3, "work_beside": 3, "scan_some": 1},
-    "chunk-read": {"work_beside": 3, "scan_there": 2, "clean_there": 1, "leave_there": 1, "fill_there": 1},
+    "chunk-read": {"work_beside": 3, "scan_there": 2, "clean_there": 3, "leave_there": 1, "fill_there": 1},
     "signals-recorded": {"work_beside": 2, "scan_there": 2},
     "server.table_schemas": {"busy_there": 3},
     "commit of READs": {"lose_there": 3, "refuse_reads_there": 3, "crash_there": 4, "sleep_there": 2, "fill_there": 1},
@@ -52,7 +52,7 @@ AT: Final = {
 STRETCHES: Final = {
     "rounds": (
         "capture",
-        ["marker-written"] * 2 + ["server.read of chunk", "read of chunk end", "chunk-read", "read of changes"],
+        ["marker-written"] * 2 + ["server.read of chunk end", "read of chunk end", "chunk-read", "read of changes"],
     ),
     "READs": (
         "capture",
