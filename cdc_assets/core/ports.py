@@ -106,8 +106,12 @@ class Source(Protocol):
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
 
-    def recovery_fork(self, database: str) -> RecoveryFork | None:
-        """The branch of its history that a database is on; None if the login may not see it or it is unknown."""
+    def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        """The branch of its history that a database is on; None if the login may not see it or it is unknown.
+
+        A replica that lags may show one that others have left: IncompleteReadError is raised if the server that answers has not captured
+        the log up to `known`.
+        """
 
     def allows_snapshot(self, database: str) -> bool:
         """Whether transactions may see a database as of one moment (ALLOW_SNAPSHOT_ISOLATION ON)."""

@@ -80,15 +80,20 @@ def shared_until(
     return min((lsn for lsn in found if lsn is not None), default=None)
 
 
-def restore_problem(source: Source, state: CaptureState, database: str) -> tuple[RecoveryFork | None, str, Lsn | None]:
+def restore_problem(
+    source: Source, state: CaptureState, database: str, known: Lsn = ZERO_LSN
+) -> tuple[RecoveryFork | None, str, Lsn | None]:
     """The present fork of a database, the reason why nothing more may be read from it, and the LSN up to which the server still has
     what was read; empty and None if there is none.
+
+    Args:
+        known: LSN up to which the server that tells the fork must have captured the log.
 
     Raises:
         RetryableError: the server is away or busy, or a replica that lags.
     """
     log = state.log(database)
-    fork = source.recovery_fork(database)
+    fork = source.recovery_fork(database, known)
     is_former = fork is not None and fork.identity in log.former
     if log.restored:  # and perhaps once more since; a fork that was left says nothing of that
         present = None if is_former else fork
@@ -128,15 +133,19 @@ def _passed(state: CaptureState, database: str) -> Lsn | None:
     return max((lsn for lsn in found if lsn is not None), default=None)
 
 
-def check_recovery_fork(ledger: Ledger, source: Source, database: str) -> None:
+def check_recovery_fork(ledger: Ledger, source: Source, database: str, known: Lsn = ZERO_LSN) -> None:
     """Check that a database is still in the history that was read, and record its fork if it is new.
+
+    Args:
+        known: LSN up to which something is about to be read. A server that has it also has a fail-over before it, which a replica
+            that lags does not show: recorded only later, it would look as if it had taken away what was read.
 
     Raises:
         DatabaseRestoredError: it is not; `endings.leave_out_database` records that.
         RetryableError: the server is away or busy.
     """
     log = ledger.state.log(database)
-    fork, problem, shared = restore_problem(source, ledger.state, database)
+    fork, problem, shared = restore_problem(source, ledger.state, database, known)
     if shared != log.shared:
         ledger.manifest.record_log(ledger.clock.now(), database, dataclasses.replace(log, shared=shared))
     if problem:

@@ -36,6 +36,7 @@ from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.instances import before, gap_after, gap_behind, newest
 from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, slices_of
@@ -204,6 +205,7 @@ class SnapshotPlanner:
             return ZERO_LSN
         low = self._server.source.max_captured_lsn(database)
         if low is not None:
+            check_recovery_fork(self._ledger, self._server.source, database, low)
             return low
         running = self._server.source.agent_running(database)
         reason = (

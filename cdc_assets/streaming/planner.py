@@ -120,7 +120,7 @@ class Planner:
         until = left.until if left else source.max_transaction_lsn(database, after, min(limits, default=0))
         if until is None:
             return self._idle(database, after)
-        check_recovery_fork(self._ledger, self._server.source, database)
+        check_recovery_fork(self._ledger, self._server.source, database, until)
         reads = self._active(database, self._guarded(database, until), until)
         if reads is not None:
             self._losses.before_commit({read.table for read in reads})

@@ -238,6 +238,8 @@ class Connection:
         database = arguments[0] if arguments else ""
         if name == "max_transaction_lsn":
             found = self.reaching(database, arguments[3] if len(arguments) > 3 else ZERO_LSN)
+        elif name == "recovery_fork":
+            found = self.reaching(database, arguments[1] if len(arguments) > 1 else ZERO_LSN)
         elif name in ("active_instances", "rows_per_commit"):
             found = self.reaching(database, arguments[2])
         else:

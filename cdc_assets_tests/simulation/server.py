@@ -128,7 +128,7 @@ class LaggingServer(SimulatedServer):
     def end_time(self, change: Change) -> datetime:
         return self.stamps[change.table.database, change.lsn]
 
-    def recovery_fork(self, database: str) -> RecoveryFork | None:
+    def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         return self.forks.get(database, self.fork) if self.shows_forks else None
 
     def tick(self, database: str = DATABASE) -> Lsn:

@@ -231,11 +231,12 @@ class SqlServerSource:
         with cdc_objects(database):
             return lsn_of(self._value(queries.MAX_LSN, database))
 
-    def recovery_fork(self, database: str) -> RecoveryFork | None:
-        """The branch of its history that a database is on; None if the login may not see it or it is unknown."""
+    def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        """The branch of its history that a database is on, over a connection whose server has captured the log up to `known`; None if
+        the login may not see it or it is unknown."""
         try:
             with self.session.asking_little():
-                rows = self.session.rows(queries.RECOVERY_FORK, database)
+                rows = self.session.rows_behind(Floor(database, known), queries.RECOVERY_FORK, database)
         except (QueryError, PreflightError):  # Azure SQL Database has no such view
             return None
         if not rows or rows[0][0] is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.capture.reset import Reset
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseRestoredError, IncompleteReadError
@@ -26,7 +26,7 @@ class Restored(TwoDatabases):
 
     forks: dict[str, RecoveryFork] = {}  # noqa: RUF012 - replaced by each test
 
-    def recovery_fork(self, database: str) -> RecoveryFork | None:
+    def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         return self.forks.get(database, self.fork)
 
 

@@ -233,7 +233,7 @@ class SimulatedServer:
     def max_captured_lsn(self, database: str) -> Lsn | None:
         return self.captured
 
-    def recovery_fork(self, database: str) -> RecoveryFork | None:
+    def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         return self.fork
 
     def is_replica(self, database: str) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
+from cdc_assets.core.steps import listening
 from cdc_assets.errors import IncompleteReadError
 from cdc_assets.ledger.state import TableRead
 from cdc_assets.shared.instances import before
@@ -247,6 +248,36 @@ def test_a_replica_that_has_missed_two_failovers_without_a_loss_does_not_turn_th
     with pytest.raises(IncompleteReadError, match="lags"):
         make_capture(server, config).stream()
     assert state_of(config).log(DATABASE).fork == "C"
+
+
+def test_a_failover_that_a_replica_has_not_got_while_a_window_is_planned_is_no_restore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config, _lines, orders = started(tmp_path)
+    newest = server.commit((orders, "insert", 11, "b"))
+    former, now = server.fork, RecoveryFork("B", newest)
+    planned: list[str] = []
+
+    def fork(_: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        return now if "window-planned" in planned or known >= newest else former
+
+    monkeypatch.setattr(server, "recovery_fork", fork)
+    with listening(planned.append):
+        make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
+
+
+def test_a_failover_before_a_snapshot_is_planned_is_no_restore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, config, _lines, orders = started(tmp_path)
+    newest = server.commit((orders, "insert", 11, "b"))
+
+    def captured(_: str) -> Lsn | None:
+        server.fork = RecoveryFork("B", newest)
+        return server.captured
+
+    monkeypatch.setattr(server, "max_captured_lsn", captured)
+    summary = make_capture(server, config).snapshot([orders])
+    assert (summary.tables, summary.failed) == ((orders,), ())
 
 
 def test_rows_of_several_instances_are_counted_together() -> None:
