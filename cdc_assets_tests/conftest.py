@@ -72,8 +72,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """No later collection of garbage looks through modules and tests, which stay."""
+    """No later collection of garbage looks through modules and tests, which stay, and there are fewer of them."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     gc.enable()
 
 

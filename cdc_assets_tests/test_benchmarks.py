@@ -187,6 +187,7 @@ def test_what_stands_in_for_a_runner_has_all_of_it(stands_in: Callable[[Any], An
     assert (runner.parallelism, runner.may_start_twice) == (3, False)
 
 
+@pytest.mark.long
 def test_a_command_with_a_witness_does_what_it_does_without(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     with open_shop(tmp_path) as shop:

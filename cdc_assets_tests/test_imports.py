@@ -6,6 +6,7 @@ trees: calls of what other modules have, and assignments to what is theirs.
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,9 +27,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 def run_at_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements that an import carries out, also inside `if` and `try`."""
     for statement in body:
-        if isinstance(statement, _FUNCTIONS) or "TYPE_CHECKING" in ast.unparse(statement).partition("\n")[0]:
+        if isinstance(statement, _FUNCTIONS):
             continue
-        if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
+        if isinstance(statement, ast.If) and re.search("TYPE_CHECKING|__name__", ast.unparse(statement.test)):
             continue
         yield statement
         for name in ("body", "orelse", "finalbody"):

@@ -103,6 +103,7 @@ def manager(store: str, spark: SparkResource) -> EnvelopeIOManager:
     return EnvelopeIOManager(lake=f"s3://{BUCKET}/shop", storage_options=options(store), spark=spark)
 
 
+@pytest.mark.jvms
 @pytest.mark.spark
 def test_spark_reads_what_was_captured(
     shop: Shop, store: str, spark_resource: SparkResource, capfd: pytest.CaptureFixture[str]
@@ -118,6 +119,7 @@ def test_spark_reads_what_was_captured(
     assert SECRET not in capfd.readouterr().out
 
 
+@pytest.mark.jvms
 @pytest.mark.spark
 def test_any_session_reads_mirrors_in_the_store(
     shop: Shop, store: str, spark_resource: SparkResource, capfd: pytest.CaptureFixture[str]
@@ -140,6 +142,7 @@ def test_any_session_reads_mirrors_in_the_store(
     assert SECRET not in f"{capfd.readouterr()} {unknown.getrepr()} {away.getrepr()}"
 
 
+@pytest.mark.jvms
 @pytest.mark.spark
 def test_frame_is_appended_to_the_store(shop: Shop, store: str, spark_resource: SparkResource) -> None:
     frame = load(shop, store, spark_resource, "changes")

@@ -76,6 +76,7 @@ def test_changes_report_only_tables_that_changed(shop: Shop, instance: dg.Dagste
     assert shop.differences() == {}
 
 
+@pytest.mark.long
 def test_one_selected_table_brings_all_along_and_says_so(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.execute("UPDATE dbo.customers SET name = N'Grace' WHERE id = 2")
     shop.execute("UPDATE dbo.products SET stock = stock + 1")
@@ -166,6 +167,7 @@ def test_run_that_somebody_asks_for_reports_all_that_is_selected(shop: Shop, ins
     assert materialized(shop.changes(instance, assets=chosen)) == {*chosen}
 
 
+@pytest.mark.long
 def test_run_that_somebody_asks_for_ends_at_what_was_committed_when_it_began(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
@@ -196,6 +198,7 @@ def record(shop: Shop) -> str:
     return Location.of(shop.config().lake).uri("shop.__windows")
 
 
+@pytest.mark.long
 def test_run_waits_for_another_that_writes_the_capture(shop: Shop, instance: dg.DagsterInstance) -> None:
     """Without a limit of the pool both begin, and one would end the other by the fence."""
     job = shop.definitions().resolve_job_def("shop_snapshot")
@@ -245,6 +248,7 @@ def test_loop_gives_way_to_a_waiting_snapshot(shop: Shop, instance: dg.DagsterIn
         instance.delete_run(waiting.run_id)
 
 
+@pytest.mark.long
 def test_stream_ends_for_other_settings_and_no_other_login(shop: Shop, instance: dg.DagsterInstance) -> None:
     """It went on with those with which it began for twelve hours: mirrors that were turned on did not come."""
     shop.write({"stream.idle.timeout.ms": "600000"})
@@ -270,6 +274,7 @@ def test_stream_ends_for_other_settings_and_no_other_login(shop: Shop, instance:
         shop.write({})
 
 
+@pytest.mark.long
 def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.write({"stream.max.duration.ms": "1"})
 
@@ -287,6 +292,7 @@ def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, insta
         shop.write({})
 
 
+@pytest.mark.long
 def test_time_for_which_nothing_streamed_is_told_by_the_next_run(shop: Shop, instance: dg.DagsterInstance) -> None:
     def line(result: dg.ExecuteInProcessResult) -> list[str]:
         told = [entry.user_message for entry in instance.all_logs(result.run_id)]
@@ -308,6 +314,7 @@ def test_time_for_which_nothing_streamed_is_told_by_the_next_run(shop: Shop, ins
     assert not line(shop.changes(instance))
 
 
+@pytest.mark.long
 def test_table_that_cannot_be_trusted_fails_the_run_in_which_that_began(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:

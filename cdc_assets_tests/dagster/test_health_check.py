@@ -60,6 +60,7 @@ def test_what_a_run_was_refused_fails_it(shop: Shop, instance: dg.DagsterInstanc
     assert failing(checked(shop, instance)) == []
 
 
+@pytest.mark.long
 def test_what_the_sensor_knows_of_runs_fails_it(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +149,7 @@ def test_mirrors_that_nobody_ever_made_fail_it(shop: Shop, instance: dg.DagsterI
     assert not told["ok"]
 
 
+@pytest.mark.long
 def test_mirror_that_cannot_follow_fails_it(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.write({"mirror.enabled": "true"})
     assert shop.run("shop_mirror", instance).success

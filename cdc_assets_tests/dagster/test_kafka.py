@@ -39,6 +39,7 @@ def verdict(instance: dg.DagsterInstance) -> tuple[bool, str]:
     return record.evaluation.passed, record.evaluation.description or ""
 
 
+@pytest.mark.long
 def test_a_tick_asks_a_broker_that_is_away_once_and_briefly(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
     newest = KafkaMarker.newest

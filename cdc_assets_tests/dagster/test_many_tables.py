@@ -97,6 +97,7 @@ def shown(instance: dg.DagsterInstance) -> dict[dg.AssetKey, bool]:
     return {check.asset_key: record.status.value == "SUCCEEDED" for check, record in found.items()}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Property `ScheduleDefinition:DeprecationWarning")  # of Dagster's own code
 def test_definition_of_a_table_is_short(shop: Shop) -> None:
     """Dagster sends all of them to each of its processes; what differs from table to table alone should be in them."""
@@ -171,6 +172,7 @@ def test_first_snapshot_selects_few_tables_and_reports_all(shop: Shop, instance:
         assert instance.get_materialized_partitions(asset) == {partition}
 
 
+@pytest.mark.long
 def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
     changed = NAMES[10:13]
     change(shop, *changed)

@@ -65,6 +65,7 @@ def test_mirrors_follow_in_the_runs_that_write_topics(shop: Shop) -> None:
         assert instance.get_latest_materialization_event(key("products", "current")) is None
 
 
+@pytest.mark.long
 def test_mirrors_can_be_made_by_themselves(shop: Shop) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         shop.write({"mirror.enabled": "false"})

@@ -99,6 +99,7 @@ def test_partition_is_loaded_as_the_rows_of_its_range(
     assert loaded == list(rows)
 
 
+@pytest.mark.long
 def test_partition_of_a_small_table_is_all_of_it_or_nothing(shop: Shop, spark_resource: SparkResource) -> None:
     assert downstream(shop, spark_resource, "customers", "range_01_of_08")[1] == list(range(1, 41))
     assert downstream(shop, spark_resource, "customers", "range_02_of_08")[1] == []
@@ -119,6 +120,7 @@ def test_one_range_is_its_eighth_of_the_rows(shop: Shop, instance: dg.DagsterIns
     assert shop.differences() == {}
 
 
+@pytest.mark.long
 def test_rows_written_later_belong_to_the_same_range(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.execute("INSERT INTO dbo.ledger (id, amount) VALUES (-5, 0)")
     shop.execute("DELETE FROM dbo.ledger WHERE id = 3")
@@ -153,6 +155,7 @@ def of_partitions(instance: dg.DagsterInstance, table: str) -> dict[str, dict[st
     return found
 
 
+@pytest.mark.long
 def test_each_partition_has_numbers_of_its_own(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.execute("DELETE FROM dbo.ledger WHERE id BETWEEN 1000 AND 1009")
     again(shop, instance, 1, 3)

@@ -95,6 +95,7 @@ def test_ticks_of_a_minute(rotated: Shop, instance: dg.DagsterInstance, minute: 
         assert len(found) <= 2
 
 
+@pytest.mark.long
 def test_looks_of_a_run(rotated: Shop, minute: Minute) -> None:
     """While its stream goes on over a session that is open."""
     with rotated.in_environment():

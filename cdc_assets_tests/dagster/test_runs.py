@@ -400,6 +400,7 @@ def test_another_code_server_is_another_start_only_of_another_service(tmp_path: 
     assert other[0] != other[1], "each of them is the service"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "is_daemon"), [("dagster-daemon", "True"), ("dagster-webserver", "False")])
 def test_a_code_server_of_the_daemon_knows_that(tmp_path: Path, name: str, is_daemon: str) -> None:
     with command(tmp_path, name, "is_of_daemon()") as script:

@@ -72,6 +72,7 @@ def test_rows_of_events_and_mirrors_are_shown_as_far_as_they_may_be_seen(shop: S
         assert shown(instance, "customers", "changes") == shown(instance, "customers", "current") == ""
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark_resource")
 def test_a_rule_hides_values_that_were_stored_before_it(shop: Shop) -> None:

@@ -180,6 +180,7 @@ def test_idle_tick_asks_once_a_poll_and_ends_before_the_daemon_looks_again(
     assert time.monotonic() - began < 20, "the daemon looks again after half a minute"
 
 
+@pytest.mark.long
 def test_one_capture_waits_at_a_time_and_none_outside_the_daemon(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.changes(instance)
     with patch.object(Work, "has_come", side_effect=AssertionError):
@@ -214,6 +215,7 @@ def test_incremental_snapshot_of_a_killed_run_is_a_reason_to_start(shop: Shop, i
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
+@pytest.mark.long
 def test_table_that_failed_is_tried_again_though_nothing_is_new(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +232,7 @@ def test_table_that_failed_is_tried_again_though_nothing_is_new(
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
+@pytest.mark.long
 def test_failure_whose_cause_is_over_is_a_reason_to_start_though_nothing_is_new(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +251,7 @@ def test_failure_whose_cause_is_over_is_a_reason_to_start_though_nothing_is_new(
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
+@pytest.mark.long
 def test_what_hindered_a_run_that_was_killed_is_a_reason_to_start_though_nothing_is_new(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +267,7 @@ def test_what_hindered_a_run_that_was_killed_is_a_reason_to_start_though_nothing
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
+@pytest.mark.long
 def test_reading_without_an_end_is_a_reason_to_start_while_nothing_is_committed(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,6 +432,7 @@ def test_nothing_is_paused_for_a_day_if_the_clock_is_set_back_by_one() -> None:
     assert retry_time([read], "cdc/what", "new") is not None, "another machine's clock is a little ahead"
 
 
+@pytest.mark.long
 def test_capture_without_a_table_is_an_empty_location_until_one_is_enabled(
     tmp_path_factory: pytest.TempPathFactory, spark_resource: SparkResource
 ) -> None:
@@ -456,6 +462,7 @@ def test_capture_without_a_table_is_an_empty_location_until_one_is_enabled(
         assert early.definitions().resolve_asset_graph().has(key("orders", "changes"))
 
 
+@pytest.mark.long
 def test_table_that_is_enabled_later_is_taken_in_though_nothing_changes(
     tmp_path_factory: pytest.TempPathFactory, spark_resource: SparkResource
 ) -> None:

@@ -173,6 +173,7 @@ def test_one_question_tells_that_the_signal_table_is_untouched(asked: Shop, inst
     assert asked.follow(instance).success
 
 
+@pytest.mark.long
 def test_a_line_of_the_file_starts_a_run(asked: Shop, instance: dg.DagsterInstance) -> None:
     file = Path(asked.properties["signal.file"])
     file.write_text('{"type": "log", "data": {"message": "here: {}"}}\n')
@@ -183,6 +184,7 @@ def test_a_line_of_the_file_starts_a_run(asked: Shop, instance: dg.DagsterInstan
     assert not file.exists()
 
 
+@pytest.mark.long
 def test_a_log_signal_is_a_line_in_the_log_of_the_run(asked: Shop, tmp_path: Path) -> None:
     loggers = {"python_logs": {"managed_python_loggers": ["cdc_assets", "resources"]}}  # as in dagster.yaml
     with dg.DagsterInstance.local_temp(str(tmp_path), overrides=loggers) as instance:
@@ -202,6 +204,7 @@ def test_a_message_starts_a_run(asked: Shop, instance: dg.DagsterInstance, broke
     assert tick(asked, instance).skip_message == "Nothing new."
 
 
+@pytest.mark.long
 def test_the_example_of_the_page_on_signals_runs(asked: Shop, instance: dg.DagsterInstance) -> None:
     page = (ROOT / "docs" / "signals.md").read_text()
     (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
@@ -212,6 +215,7 @@ def test_the_example_of_the_page_on_signals_runs(asked: Shop, instance: dg.Dagst
     assert len([event for event in asked.events("orders") if event["value"]]) == before + 80
 
 
+@pytest.mark.long
 def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg.DagsterInstance) -> None:
     before = reads(asked, "blocking")
 
@@ -229,6 +233,7 @@ def test_a_request_that_a_dead_run_left_starts_another(asked: Shop, instance: dg
     assert asked.differences() == {}
 
 
+@pytest.mark.long
 def test_a_row_that_a_dead_run_has_read_and_not_carried_out_starts_another(
     asked: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +272,7 @@ def test_nonsense_is_reported_at_once(asked: Shop, instance: dg.DagsterInstance,
     assert reason in str(failure.step_failure_data.error or failure.step_failure_data.user_failure_data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["execute_snapshot", "stop_snapshot"])
 def test_a_signal_that_matches_no_table_fails_its_job(asked: Shop, instance: dg.DagsterInstance, kind: str) -> None:
     before = asked.view().state.signals

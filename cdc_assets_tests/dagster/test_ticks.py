@@ -133,6 +133,7 @@ def test_ticks_take_turns_among_the_topics(location: Ticks, monkeypatch: pytest.
     assert first is second
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("status", ACTIVE)
 def test_sensor_looks_beside_a_run_that_does_not(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks, status: DagsterRunStatus
@@ -190,6 +191,7 @@ def test_half_hourly_checks_are_left_out_only_if_a_run_looks(
             assert asked() == 1
 
 
+@pytest.mark.long
 def test_run_that_waits_for_long_is_a_trouble_that_says_for_what(
     instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +210,7 @@ def test_run_that_waits_for_long_is_a_trouble_that_says_for_what(
     assert location.page() == "healthy"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("status", [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED])
 def test_run_that_reports_nothing_is_named_while_there_is_something_to_do(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch, status: DagsterRunStatus
@@ -424,6 +427,7 @@ def test_bug_of_a_tick_does_not_hide_the_page(shop: Shop, instance: dg.DagsterIn
     assert location.page() == "healthy"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", ['{"version": 2, "address": "/lake"}', "[1, 2, 3]", "no JSON"])
 def test_lake_of_which_dagster_has_an_unreadable_value_does_not_hide_the_page(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks, value: str

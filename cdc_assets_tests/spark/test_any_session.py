@@ -121,6 +121,7 @@ def test_the_script_of_the_document(
     assert "|changed|" in told.replace(" ", "")
 
 
+@pytest.mark.jvms
 def test_rows_that_no_version_holds_are_not_read(shop: Shop, lake: str, session: SparkSession) -> None:
     events, mirror = len(shop.events("customers")), f"{CUSTOMERS}.__current"
     DeltaTable(f"{lake}/{CUSTOMERS}").optimize.compact()

@@ -120,6 +120,7 @@ def carried_out(recipe: str, shop: Shop, asset: str) -> dg.Definitions:
     return definitions
 
 
+@pytest.mark.long
 def test_the_asset_of_the_document(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.json").symlink_to(shop.file)

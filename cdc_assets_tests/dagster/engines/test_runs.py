@@ -178,6 +178,7 @@ def test_only_news_start_a_run(shop: Deployment) -> None:
         assert shop.tick().skip_message == "Nothing new."
 
 
+@pytest.mark.long
 def test_failure_whose_cause_is_over_starts_a_run_though_nothing_is_new(
     shop: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +209,7 @@ class Busy(Connector):
         return self._chunk(self.sent, self.sent - 1, self.sent)
 
 
+@pytest.mark.long
 def test_a_run_that_somebody_asks_for_ends_where_the_log_ended_when_it_began(shop: Deployment) -> None:
     """What is downstream in it starts then; the sensor's run follows."""
     shop.more |= {"engine.batch.ms": "50", "stream.idle.timeout.ms": "60000", "stream.max.duration.ms": "20000"}

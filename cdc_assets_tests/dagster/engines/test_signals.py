@@ -134,6 +134,7 @@ def test_rows_that_a_signal_asks_for_are_observed_and_those_of_the_first_snapsho
     assert key("snapshot") not in materialized(asked)
 
 
+@pytest.mark.long
 def test_a_line_in_the_connectors_own_file_starts_a_run(shop: Deployment) -> None:
     path = shop.folder / "signals.jsonl"
     shop.more |= {"signal.enabled.channels": "file", "signal.file": str(path)}
@@ -144,6 +145,7 @@ def test_a_line_in_the_connectors_own_file_starts_a_run(shop: Deployment) -> Non
     assert [taken["id"] for taken in shop.connector.signals] == ["mine"]
 
 
+@pytest.mark.long
 def test_signals_that_no_connector_takes_up_do_not_start_run_after_run(shop: Deployment) -> None:
     path = shop.folder / "signals.jsonl"
     shop.more |= {"signal.enabled.channels": "file", "signal.file": str(path)}

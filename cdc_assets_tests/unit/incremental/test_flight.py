@@ -78,6 +78,7 @@ def test_a_table_that_somebody_locks_is_read_later_and_the_stream_continues(serv
     assert ids(world, table) == list(range(1, 101))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("locked", ["cdc.dbo_orders_CT", "cdc.dbo_cdc_signal_CT"])
 def test_a_change_table_that_somebody_locks_ends_no_snapshot(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str
@@ -104,6 +105,7 @@ def test_a_change_table_that_somebody_locks_ends_no_snapshot(
     assert world.state().tables[table].status == "healthy"
 
 
+@pytest.mark.long
 def test_a_change_table_that_stays_locked_holds_up_no_snapshot_of_others(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_quiet_table_is_read_with_the_columns_of_its_second_instance(server: S
     assert [row["state"] for row in world.reads(table)] == ["open"] * 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("counted", "why"),
     [

@@ -45,6 +45,7 @@ def test_surrogate_key_with_the_same_value_often_and_null(server: StandIn, tmp_p
     assert scans(world) == ["SUCCEEDED"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before they are recorded", "when they are recorded"])
 def test_rows_whose_files_are_lost_are_not_committed_but_read_again(
     server: StandIn, tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch

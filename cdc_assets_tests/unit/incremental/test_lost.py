@@ -173,6 +173,7 @@ def test_rows_are_read_again_if_somebody_else_deletes_the_marker_while_they_are_
     assert [value["op"] for value in found if value["after"]["what"] == "55"] == ["c", "r"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cause", ["a replica differs", "the structure changes"])
 def test_a_round_that_is_of_no_use_each_time_is_given_up_and_other_tables_are_read(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, cause: str

@@ -45,6 +45,7 @@ def captured(server: StandIn, path: Path) -> tuple[World, TableId]:
     return world, table
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("save_at", "restore_at", "lost"),
     [

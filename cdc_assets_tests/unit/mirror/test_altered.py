@@ -173,6 +173,7 @@ def test_what_lies_in_a_gap_that_is_ignored_is_not_known(
     assert f"lacks the changes in ({after}, {until}]" in caplog.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["asked", "lost"])
 def test_a_mirror_that_is_made_anew_before_it_has_come_to_a_change_begins_behind_that(
     server: StandIn, tmp_path: Path, how: str
@@ -227,6 +228,7 @@ def test_a_wider_type_is_followed(server: StandIn, tmp_path: Path, old: str, new
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", [False, True])
 def test_a_column_that_is_another_one_of_the_same_name(server: StandIn, tmp_path: Path, late: bool) -> None:
     """A mirror that looks only after the table was read again comes to the same."""

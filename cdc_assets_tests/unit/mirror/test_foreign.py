@@ -54,6 +54,7 @@ def handle(world: World, role: str = "") -> DeltaTable:
     return DeltaTable(str(world.lake / f"{TOPIC}{role}"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [KEYED, KEYLESS])
 def test_a_mirror_of_a_topic_that_holds_events_twice_is_right(server: StandIn, tmp_path: Path, columns: str) -> None:
     world = made(server, tmp_path / "lake", columns)

@@ -43,6 +43,7 @@ def on_server(world: World) -> list[tuple[str, int]]:
     return sorted(world.execute("SELECT ssn, v FROM dbo.t"))  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_for_a_key_that_comes_and_goes(server: StandIn, tmp_path: Path, rule: str) -> None:
     world = World(server, tmp_path / "lake", "ssn varchar(20) NOT NULL PRIMARY KEY, v int")

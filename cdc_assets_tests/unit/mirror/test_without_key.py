@@ -100,6 +100,7 @@ def test_a_large_column_that_comes(server: StandIn, tmp_path: Path) -> None:
     assert ordered(world.rows()) == ordered(world.on_server("a, b, c"))
 
 
+@pytest.mark.long
 def test_a_column_that_is_dropped_while_its_instance_captures_it(server: StandIn, tmp_path: Path) -> None:
     """Its values are NULL in events from then on, so these no longer name the rows that were read before."""
     world = started(server, tmp_path, "a int, n int, b int", "(1, 1, 1)", "(2, 2, 2)")

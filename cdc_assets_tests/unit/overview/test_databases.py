@@ -69,6 +69,7 @@ def test_database_of_which_nothing_is_captured_yet_is_in_trouble(tmp_path: Path,
     assert (report.health, str(report.troubles[0])) == ("in trouble", f"{OTHER}: {type(problem).__name__}: {problem}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["snapshot-planned", "round-written", "round-complete"])
 def test_database_that_is_away_in_its_first_snapshot_is_in_trouble_and_stops_no_other(
     tmp_path: Path, step: str

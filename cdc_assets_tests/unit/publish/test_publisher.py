@@ -297,6 +297,7 @@ def test_settings_are_those_of_connect() -> None:
         kafka_settings({}, {"topic.creation.default.partitions": "many"}, "debezium")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [3, 10_000])
 @pytest.mark.parametrize("split", [False, True])
 def test_values_as_flat_records(world: World, most: int, split: bool) -> None:

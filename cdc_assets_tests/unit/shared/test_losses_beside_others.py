@@ -102,6 +102,7 @@ OTHERS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("owner", "name"), [(TopicTables, "recounted"), (Manifest, "record_audit")])
 @pytest.mark.parametrize("act", OTHERS.values(), ids=OTHERS)
 def test_what_others_did_is_told_also_if_the_store_was_away_just_then(

@@ -96,6 +96,7 @@ def test_what_cannot_be_read_aborts_and_the_stream_continues(server: StandIn, tm
     assert not state.snapshots
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "statement"),
     [
@@ -170,6 +171,7 @@ def test_no_read_overtakes_between_incremental_rounds(server: StandIn, tmp_path:
     check_law(world, table, weather.rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("skipped", "behind"),
     [
@@ -215,6 +217,7 @@ def test_a_round_that_waits_is_read_again_behind_a_blocking_snapshot(
     check_law(world, table, {1: 2})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", ["snapshot-planned", "round-planned", "round-written"])
 def test_a_busy_server_is_waited_for_while_the_other_database_stands_still(
     server: StandIn, tmp_path: Path, at: str

@@ -41,6 +41,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_next_snapshot_reads_each_row_once(server: StandIn, tmp_path: Path, change: str) -> None:
     world, table = cut(server, tmp_path)

@@ -341,6 +341,7 @@ def test_a_crash_at_the_moment_leaves_no_lock_and_doubles_nothing(server: StandI
     shop.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("way", "session"), [("locks", "locks"), ("SNAPSHOT", "locks"), ("SNAPSHOT", "bulk")])
 def test_session_that_a_listener_routes_to_a_secondary_is_refused(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, session: str

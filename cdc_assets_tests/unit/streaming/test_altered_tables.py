@@ -71,6 +71,7 @@ def test_values_arrive_also_before_the_capture_job_has_come_to_the_statement(
     assert values(config, orders) == [("c", None), ("u", "value"), ("u", None)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("captured", [True, False])
 @pytest.mark.parametrize("step", ["history-written", "files-written", "table-committed"])
 def test_a_repeat_that_can_record_no_structure_leaves_the_table_to_the_next_window(

@@ -94,6 +94,7 @@ def streamed(server: SimulatedServer, config: object):  # type: ignore[no-untype
     return reports
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["", *HAND_OVER, "tables-marked"])
 def test_an_instance_that_is_made_again_has_its_own_columns_behind_the_gap(tmp_path: Path, step: str) -> None:
     server, config, _, orders = started(tmp_path, gap_policy="ignore")

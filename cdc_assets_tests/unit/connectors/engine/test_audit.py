@@ -79,6 +79,7 @@ class OthersFeed(ListFeed):
     rows: int
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [1, 4, 9], ids=["fewer", "about as many", "more"])
 @pytest.mark.parametrize("check_every_s", [0.0, 1e9])
 def test_a_commit_in_whose_place_another_program_has_put_one_of_its_own(

@@ -54,6 +54,7 @@ def test_a_file_that_is_renamed_goes_on(trial: Trial) -> None:
     assert ids(trial) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
 def test_numbers_of_rotated_files_shift(trial: Trial, step: str) -> None:
     """`shop.2.json` was `shop.1.json`, which was `shop.json`; a run dies at each step of seeing it."""
