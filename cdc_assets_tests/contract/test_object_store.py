@@ -57,6 +57,15 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE_SECRET", SECRET)
 
 
+@pytest.fixture
+def captured(shop: Shop, secret: None) -> None:
+    """Changes in the lake, the last of them in a transaction of its own."""
+    for count in (3, 1):
+        command(shop, *CAPTURE)
+        shop.add_customers(count)
+    command(shop, *CAPTURE)
+
+
 def command(shop: Shop, *arguments: str, crash_at: str = "") -> str:
     """Run a command of the command line; what it said."""
     environment = shop.environment | {"CDC_CRASH_AT": crash_at}
@@ -105,6 +114,7 @@ def manager(store: str, spark: SparkResource) -> EnvelopeIOManager:
 
 @pytest.mark.jvms
 @pytest.mark.spark
+@pytest.mark.usefixtures("captured")
 def test_spark_reads_what_was_captured(
     shop: Shop, store: str, spark_resource: SparkResource, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +131,7 @@ def test_spark_reads_what_was_captured(
 
 @pytest.mark.jvms
 @pytest.mark.spark
+@pytest.mark.usefixtures("captured")
 def test_any_session_reads_mirrors_in_the_store(
     shop: Shop, store: str, spark_resource: SparkResource, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +155,7 @@ def test_any_session_reads_mirrors_in_the_store(
 
 @pytest.mark.jvms
 @pytest.mark.spark
+@pytest.mark.usefixtures("captured")
 def test_frame_is_appended_to_the_store(shop: Shop, store: str, spark_resource: SparkResource) -> None:
     frame = load(shop, store, spark_resource, "changes")
     rows = frame.count()

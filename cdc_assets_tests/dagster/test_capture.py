@@ -76,7 +76,6 @@ def test_changes_report_only_tables_that_changed(shop: Shop, instance: dg.Dagste
     assert shop.differences() == {}
 
 
-@pytest.mark.long
 def test_one_selected_table_brings_all_along_and_says_so(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.execute("UPDATE dbo.customers SET name = N'Grace' WHERE id = 2")
     shop.execute("UPDATE dbo.products SET stock = stock + 1")
@@ -167,7 +166,6 @@ def test_run_that_somebody_asks_for_reports_all_that_is_selected(shop: Shop, ins
     assert materialized(shop.changes(instance, assets=chosen)) == {*chosen}
 
 
-@pytest.mark.long
 def test_run_that_somebody_asks_for_ends_at_what_was_committed_when_it_began(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
@@ -274,7 +272,6 @@ def test_stream_ends_for_other_settings_and_no_other_login(shop: Shop, instance:
         shop.write({})
 
 
-@pytest.mark.long
 def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.write({"stream.max.duration.ms": "1"})
 
@@ -314,7 +311,6 @@ def test_time_for_which_nothing_streamed_is_told_by_the_next_run(shop: Shop, ins
     assert not line(shop.changes(instance))
 
 
-@pytest.mark.long
 def test_table_that_cannot_be_trusted_fails_the_run_in_which_that_began(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:

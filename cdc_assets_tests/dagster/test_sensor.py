@@ -180,7 +180,6 @@ def test_idle_tick_asks_once_a_poll_and_ends_before_the_daemon_looks_again(
     assert time.monotonic() - began < 20, "the daemon looks again after half a minute"
 
 
-@pytest.mark.long
 def test_one_capture_waits_at_a_time_and_none_outside_the_daemon(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.changes(instance)
     with patch.object(Work, "has_come", side_effect=AssertionError):
@@ -215,7 +214,6 @@ def test_incremental_snapshot_of_a_killed_run_is_a_reason_to_start(shop: Shop, i
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
-@pytest.mark.long
 def test_table_that_failed_is_tried_again_though_nothing_is_new(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +230,6 @@ def test_table_that_failed_is_tried_again_though_nothing_is_new(
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
-@pytest.mark.long
 def test_failure_whose_cause_is_over_is_a_reason_to_start_though_nothing_is_new(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +248,6 @@ def test_failure_whose_cause_is_over_is_a_reason_to_start_though_nothing_is_new(
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
-@pytest.mark.long
 def test_what_hindered_a_run_that_was_killed_is_a_reason_to_start_though_nothing_is_new(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
