@@ -178,6 +178,7 @@ def test_a_topic_that_others_made_unreadable_stops_no_other(
 
 
 @pytest.mark.long
+@pytest.mark.delta_rs
 def test_rows_that_are_lost_behind_more_commits_than_the_log_keeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
