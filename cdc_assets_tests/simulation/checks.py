@@ -115,7 +115,11 @@ class Checks(Shared):
         self.check_told(table, entry, self.lost[table], about)
         if self.config.lake.topic_hours == 0 and not self._is_special(table):
             since = max((str(until) for _, until in entry.gaps), default="")  # the table was read again there
-            rows = law.fold([row for row in topic.rows if row["position"][:22] >= since], entry.position)
+            left = self.left.get(table, set())  # READs may lie at the very end of what a restore took
+            rows = law.fold(
+                [row for row in topic.rows if row["position"][:22] >= since and row["position"] not in left],
+                entry.position,
+            )
             had = dict(iter(self.server.rows_at(table, entry.position)))
             assert rows == had, f"{about}: the fold is {rows}, the table was {had}"
 

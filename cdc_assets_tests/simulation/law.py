@@ -155,6 +155,12 @@ def reads_of(rows: list[dict]) -> Reads:  # type: ignore[type-arg]
     return found
 
 
+def reads_behind(topic: Topic, lsn: Lsn) -> set[str]:
+    """Positions of the READs at later LSNs."""
+    reads = [row["position"] for row in topic.rows if row["value"] is not None and row["value"]["op"] == "r"]
+    return {position for position in reads if Lsn.parse(position[:22]) > lsn}
+
+
 def check_reads(server: RestorableServer, table: TableId, reads: Reads) -> None:
     """READs of an incremental snapshot are rows at their LSN, all copies of them; those of a table without a key in any other
     snapshot are all rows at their LSN. They may have been read before a restore."""

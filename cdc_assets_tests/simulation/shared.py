@@ -95,6 +95,8 @@ class Shared:
         """Tables that changed behind the log."""
         self.lost: dict[TableId, set[str]] = {}
         """Positions of events in topics whose changes a restore has taken from the server."""
+        self.left: dict[TableId, set[str]] = {}
+        """Positions of READs whose rows were those of a history that a restore has ended."""
         self.hurt = set[TableId]()
         """Tables that may have lost changes."""
 
