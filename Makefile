@@ -67,7 +67,7 @@ test-daemon: setup-browser ## The real Dagster daemon, killed runs, web pages in
 test-ways: setup-dev ## Each way in which a capture can be broken, and how soon page, command, checks and metrics say so; an hour (CDC_WAYS_SOON_S, CDC_WAYS_TABLE)
 	$(PYTEST) -q -m ways
 
-test-jvms: setup-dev ## Spark sessions that die, sessions of others, a small cluster: tests that start JVMs of their own; minutes
+test-jvms: setup-dev ## Spark sessions that die, sessions of others, an object store, a small cluster: tests that start JVMs of their own; minutes
 	$(PYTEST) -q -n $${WORKERS:-2} -m jvms
 
 test-install: setup-dev ## The wheel, installed by pip from the package index into an empty environment; three minutes
