@@ -43,7 +43,7 @@ from functools import partial
 
 from cdc_assets.core.collection import gc_paused
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn, Position
+from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
@@ -120,7 +120,8 @@ class Planner:
         until = left.until if left else source.max_transaction_lsn(database, after, min(limits, default=0))
         if until is None:
             return self._idle(database, after)
-        check_recovery_fork(self._ledger, self._server.source, database, until)
+        # what is left was read already: a server that has not got that may be one that was restored
+        check_recovery_fork(self._ledger, source, database, ZERO_LSN if left else until)
         reads = self._active(database, self._guarded(database, until), until)
         if reads is not None:
             self._losses.before_commit({read.table for read in reads})
@@ -210,8 +211,8 @@ class Planner:
         if not self._is_check_due(database, now):
             return None
         self._checked[database] = self._asked[database] = now
-        check_recovery_fork(self._ledger, self._server.source, database)
         captured = self._server.source.max_captured_lsn(database)
+        check_recovery_fork(self._ledger, self._server.source, database, captured or ZERO_LSN)
         if captured is None or self._server.source.max_transaction_lsn(database, after, 1, captured) is not None:
             return None
         reads = self._guarded(database, max(captured, after))

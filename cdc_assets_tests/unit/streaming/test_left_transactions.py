@@ -10,9 +10,9 @@ import pytest
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
-from cdc_assets.errors import CdcDisabledError, ConfigurationError, DatabaseAwayError, QueryError
+from cdc_assets.errors import CdcDisabledError, ConfigurationError, DatabaseAwayError, IncompleteReadError, QueryError
 from cdc_assets.lake import step
 from cdc_assets.lake.step import Change
 from cdc_assets.ledger import fold
@@ -166,6 +166,30 @@ def test_a_table_of_which_one_part_is_counted_and_the_other_refused(world: World
     world.stream()
     for table in (world.y, world.z):
         assert [event.key for event in events_of(world.config, table) if event.key > 5] == [6, 7, 8, 9]
+
+
+def test_a_restore_behind_what_is_left_is_found_at_once_where_nobody_sees_the_fork(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the server's new history may pass what was read before somebody looks."""
+    server = world.server
+    server.fork, before = None, server.captured
+    world.commit([6])
+    world.give_up_behind(world.y)
+    now, asked = server.captured, list[str]()
+
+    def captured(database: str) -> Lsn | None:
+        asked.append(database)
+        return now if database != OTHER or asked.count(OTHER) == 1 else before
+
+    def fork(database: str, known: Lsn = ZERO_LSN) -> None:
+        if known > ZERO_LSN and known > (captured(database) or ZERO_LSN):
+            raise IncompleteReadError("It lags.")
+
+    monkeypatch.setattr(server, "max_captured_lsn", captured)
+    monkeypatch.setattr(server, "recovery_fork", fork)
+    world.stream()
+    assert state_of(world.config).log(OTHER).restored
 
 
 @pytest.mark.parametrize("policy", ["fail", "ignore", "resnapshot"])

@@ -267,6 +267,27 @@ def test_a_failover_that_a_replica_has_not_got_while_a_window_is_planned_is_no_r
     assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
 
 
+def test_a_failover_that_a_replica_gets_while_nothing_is_new_is_no_restore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config, _lines, orders = started(tmp_path)
+    server.idle_tick()
+    newest = server.captured
+    assert newest is not None
+    former, now, asked = server.fork, RecoveryFork("B", newest), list[str]()
+
+    def fork(_: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        return now if asked or known >= newest else former
+
+    monkeypatch.setattr(server, "recovery_fork", fork)
+    make_capture(server, config).stream()
+    assert state_of(config).tables[orders].position == newest
+    asked.append("the replica has it now")
+    server.commit((orders, "insert", 11, "b"))
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
+
+
 def test_a_failover_before_a_snapshot_is_planned_is_no_restore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server, config, _lines, orders = started(tmp_path)
     newest = server.commit((orders, "insert", 11, "b"))
