@@ -10,7 +10,6 @@ import pytest
 
 from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
 from cdc_assets.adapters.threads import LocalRunner
-from cdc_assets.assembly.retention import make_retention
 from cdc_assets.config.load import config_of
 from cdc_assets.core.interruption import Interrupted
 from cdc_assets.core.lsn import Lsn
@@ -23,6 +22,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.needs import NeedsOfMirrors
 from cdc_assets.mirror.readers import MirrorReader
 from cdc_assets.overview import CaptureOverview, report_of
 from cdc_assets.overview.checks.sqlserver import continuity_result
@@ -31,6 +31,7 @@ from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.offset import Published
 from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.retention import drop, plan
+from cdc_assets.retention.drop import Retention
 from cdc_assets.retention.files import Newest, TopicFile, newest_in
 from cdc_assets_tests.crashes import PowerCutError, ask_to_end, cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
@@ -165,7 +166,9 @@ def test_files_of_the_other_topics_leave_the_disk_where_one_cannot_be_read(
         return generations(tables, topic)
 
     monkeypatch.setattr(TopicTables, "generations", broken)
-    make_retention(tables, manifest, world.config, SimulatedClock(world.server), LocalRunner(1)).run()
+    clock, runner = SimulatedClock(world.server), LocalRunner(1)
+    mirrors = NeedsOfMirrors(world.config, runner, clock)
+    Retention(tables, manifest, world.config, clock, runner, mirrors).run()
     assert on_disk(world, other) == live(world, other)
     assert on_disk(world, first) > live(world, first)
 
