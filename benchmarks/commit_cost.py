@@ -38,7 +38,8 @@ from cdc_assets.lake import delta_log
 from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import TableRead, TableState, Window
+from cdc_assets.ledger.state import TableRead, Window
+from cdc_assets.ledger.table_state import TableState
 
 TABLE = TableId("Bench", "dbo", "orders")
 SHOWN = (100, 1_000, 2_500, 5_000, 10_000, 20_000, 50_000, 100_000)

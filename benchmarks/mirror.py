@@ -49,7 +49,7 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.files import TopicWriter
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import current_directory
 from cdc_assets.mirror.work import StepReport

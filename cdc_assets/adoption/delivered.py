@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.ledger.state import Start
+from cdc_assets.ledger.table_state import Start
 
 Row = tuple[int | None, Lsn, int]
 """Command id, change LSN, operation."""

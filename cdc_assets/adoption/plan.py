@@ -26,7 +26,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import InvalidValueError
-from cdc_assets.ledger.state import Start, TableRead, TableState
+from cdc_assets.ledger.state import TableRead
+from cdc_assets.ledger.table_state import Start, TableState
 from cdc_assets.shared.instances import before, gap_of, newest, reads_of
 from cdc_assets.shared.server import Server
 from cdc_assets.shared.statements import rows_of_commit

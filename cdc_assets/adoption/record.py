@@ -21,7 +21,8 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import CaptureState, TableRead, TableState
+from cdc_assets.ledger.state import CaptureState, TableRead
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.instances import instance_of
 from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.server import Server

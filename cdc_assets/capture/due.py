@@ -13,7 +13,7 @@ from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import ConfigurationError, LoginError, PreflightError
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.instances import gap_behind, newest
 from cdc_assets.shared.server import Server
 from cdc_assets.snapshot.plan import Request

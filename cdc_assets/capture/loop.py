@@ -41,7 +41,8 @@ from cdc_assets.errors import (
     PreflightError,
     RetryableError,
 )
-from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.ledger.state import Window
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.endings import leave_out_database
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.parts import CaptureParts

@@ -30,7 +30,8 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.system_topics import system_topics
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import EXCLUDED, CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import EXCLUDED, TableState
 from cdc_assets.shared.endings import abandon_in_flight
 from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.progress import TroubledTable

@@ -13,7 +13,8 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import Source
 from cdc_assets.errors import DATABASE_ERRORS, LoginError, PreflightError
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.moment import Moment
 
 _AWAY = (*DATABASE_ERRORS, LoginError, PreflightError)

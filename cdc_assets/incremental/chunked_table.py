@@ -23,7 +23,8 @@ from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.incremental.chunks import Ordered, Span, maximum_query, nth_key_query
 from cdc_assets.ledger.signal_state import Key, QueuedTable
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.selects import require_predicate
 from cdc_assets.shared.statements import Statement

@@ -26,7 +26,7 @@ from cdc_assets.incremental.chunks import rows_query
 from cdc_assets.incremental.staging import BuildTask, Staged, StageTask, Staging, build, stage
 from cdc_assets.lake.files import remove_attempt
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.signals.table import INSERT, Row
 

@@ -54,7 +54,7 @@ from cdc_assets.incremental.chunked_table import ChunkedTable, UnreadableError, 
 from cdc_assets.incremental.rounds import Round, RoundReader
 from cdc_assets.lake.step import Step, carry_out, leave_out_if_readable, lost_files
 from cdc_assets.ledger.signal_state import Key, QueuedTable, RoundReads
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.losses import Losses
 from cdc_assets.shared.parts import CaptureParts

@@ -14,11 +14,13 @@ from cdc_assets.lake.retained import Retained
 from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.folded_log import Folding
+from cdc_assets.ledger.gaps import EarlyReads, Interval
 from cdc_assets.ledger.notices import decode_notices
 from cdc_assets.ledger.readings import Reading, closed, opened, without
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
-from cdc_assets.ledger.state import CaptureState, EarlyReads, Interval, LogHistory, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, LogHistory, Unpublished, Window
+from cdc_assets.ledger.table_state import TableState
 
 
 def after(state: CaptureState, row: Row) -> CaptureState:

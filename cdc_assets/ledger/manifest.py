@@ -43,10 +43,12 @@ from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
+from cdc_assets.ledger.gaps import Interval
 from cdc_assets.ledger.manifest_rows import ManifestRows
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
-from cdc_assets.ledger.state import CaptureState, Interval, LogHistory, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, LogHistory, Unpublished, Window
+from cdc_assets.ledger.table_state import TableState
 
 
 class Manifest(ManifestRows):

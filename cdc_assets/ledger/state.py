@@ -5,7 +5,7 @@ A new field needs a default, so that older manifests can be read.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -13,203 +13,17 @@ from typing import Literal
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.notification import Notification
-from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.schema import InstanceId
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
+from cdc_assets.ledger.gaps import EarlyReads
 from cdc_assets.ledger.readings import Readings
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
+from cdc_assets.ledger.table_state import Start, TableState
 
-Status = Literal["healthy", "gap", "failed", "excluded"]
 Kind = Literal["stream", "snapshot"]
-
-EXCLUDED = "The settings leave it out (database.names, table and schema lists); its position is kept."
-"""Reason of an excluded table; the reason of its gap follows, if it has one."""
-
-
-Interval = tuple[Lsn, Lsn]
-"""Commit LSNs after the first, up to the second."""
-
-_KEEP_GAPS = 100
-"""Number of gaps kept in a table's state; older ones are in the manifest's rows and Delta's versions."""
-
-
-def with_lost(gaps: Sequence[Interval], after: Lsn, until: Lsn, *, joined: bool = False) -> tuple[Interval, ...]:
-    """Intervals of lost changes, with another one.
-
-    Args:
-        joined: whether it continues the newest one if that reaches it.
-    """
-    if joined and gaps and after <= gaps[-1][1]:
-        *gaps, last = gaps
-        after, until = min(after, last[0]), max(until, last[1])
-    return (*gaps, (after, until))[-_KEEP_GAPS:]
-
-
-def ending_at(gaps: Sequence[Interval], lsn: Lsn) -> tuple[Interval, ...]:
-    """Intervals of lost changes of a table that is read again at an LSN, behind which it streams. Only one that was found before the
-    database was restored ends later, at an LSN that is given away again."""
-    return tuple((after, min(until, lsn) if after < lsn else until) for after, until in gaps)
-
-
-def _united(gaps: Sequence[Interval], more: Sequence[Interval]) -> tuple[Interval, ...]:
-    """All of them, each once."""
-    return tuple(dict.fromkeys((*gaps, *more)))[-_KEEP_GAPS:]
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The place inside a transaction up to which another reader delivered a table's changes (`adoption`).
-
-    Args:
-        position: of the last change row that was delivered.
-        serial: number of change rows up to it that share its change LSN.
-        events: number of the table's events in the transaction that were delivered, if transactions are numbered.
-    """
-
-    position: Position
-    serial: int
-    events: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """One table of the capture.
-
-    Args:
-        object_id: object id of the source table to which the position belongs.
-        position: the topic table is complete up to here, inclusive; None if the table cannot be streamed (no CDC).
-        instance: capture instance that was read last, or None.
-        made: creation time of that instance, in server time without zone; None if unknown.
-        change_table_id: object id of that instance's change table; None if unknown.
-        status: `healthy`; `gap`: changes in (gap_after, gap_until] were removed unread; `failed`: see reason and `again`;
-            `excluded`: the settings exclude it; it continues from its position when they include it again.
-        reason: reason for which it is not healthy, for people.
-        gaps: intervals of lost changes, oldest first, as (exclusive start, inclusive end); kept after a repair.
-        ignored_gaps: those of them after which it went on without its rows (`gap.policy=ignore`, or a snapshot mode that reads
-            none), until a snapshot reads all of them.
-        ranges: key ranges of the snapshot partitions, fixed by the first snapshot while they fit the key (`core.ranges.fit`).
-        snapshot_lsn: low watermark of the last complete snapshot that read all rows of the table, or None.
-        begins: place after `position` up to which another reader delivered its changes; None after the first window.
-        directory: of the topic generation that has its newest events; empty if it was not recorded yet.
-        again: whether a failed table is tried again from its position, because nothing up to it is wrong in the lake and
-            all later changes are still on the server.
-    """
-
-    table: TableId
-    object_id: int
-    position: Lsn | None
-    instance: str | None = None
-    status: Status = "healthy"
-    reason: str = ""
-    gaps: tuple[Interval, ...] = ()
-    ranges: tuple[KeyRange, ...] = ()
-    snapshot_lsn: Lsn | None = None
-    made: datetime | None = None
-    begins: Start | None = None
-    directory: str = ""
-    change_table_id: int | None = None
-    again: bool = False
-    ignored_gaps: tuple[Interval, ...] = ()
-
-    @property
-    def identity(self) -> InstanceId | None:
-        """The capture instance that was read last, or None."""
-        return None if self.instance is None else InstanceId(self.instance, self.made, self.change_table_id)
-
-    @property
-    def streams(self) -> bool:
-        """Whether windows include this table."""
-        return self.status == "healthy" and self.position is not None
-
-    @property
-    def resumes(self) -> bool:
-        """Whether it failed and is tried again from its position."""
-        return self.status == "failed" and self.again and self.position is not None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether its changes are read from its position, now or after a pause."""
-        return self.streams or self.resumes
-
-    @property
-    def keeps_position(self) -> bool:
-        """Whether its position stays valid when its rows are read again: all later changes can be read, now or in the
-        future."""
-        whole = self.position is not None and self.status == "excluded" and self.reason == EXCLUDED
-        return self.goes_on or whole
-
-    def stopped(self, reason: str, *, again: bool = False) -> "TableState":
-        """Its state when it has failed.
-
-        Args:
-            reason: for people; what to do next.
-            again: see the class.
-        """
-        return dataclasses.replace(self, status="failed", reason=reason, again=again)
-
-    def tried_again(self) -> "TableState":
-        """Its state when windows include it again."""
-        return dataclasses.replace(self, status="healthy", reason="", again=False)
-
-    def is_to_be_repaired(self, gap_policy: str) -> bool:
-        """Whether changes are missing and `gap.policy` requires that the table is read again."""
-        return self.status == "gap" and gap_policy == "resnapshot"
-
-    @property
-    def unrepaired_gaps(self) -> tuple[Interval, ...]:
-        """Intervals of lost changes after which no snapshot has read all its rows."""
-        newest = self.gaps[-1:] if self.status == "gap" else ()
-        later = [gap for gap in self.gaps if self.snapshot_lsn is None or gap[1] > self.snapshot_lsn]
-        return tuple(dict.fromkeys((*self.ignored_gaps, *later, *newest)))
-
-    @property
-    def gap_after(self) -> Lsn | None:
-        """Exclusive start of the newest gap."""
-        return self.gaps[-1][0] if self.gaps else None
-
-    @property
-    def gap_until(self) -> Lsn | None:
-        """Inclusive end of the newest gap."""
-        return self.gaps[-1][1] if self.gaps else None
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyReads:
-    """READs of a table that were written while it had no position from which its changes can be read.
-
-    Changes after them belong to the table's rows like those after a position: its next snapshot takes up the same
-    watermark, or else they are a gap.
-
-    Args:
-        low: the least watermark that they carry.
-        object_id: object id of the table that was read; None if not all are of this object and of one history of the log.
-        gaps: intervals of lost changes that the table's next state starts with.
-        ignored_gaps: those of them that it goes on without, unless its rows are read.
-    """
-
-    low: Lsn
-    object_id: int | None
-    gaps: tuple[Interval, ...] = ()
-    ignored_gaps: tuple[Interval, ...] = ()
-
-    def joined(self, other: "EarlyReads") -> "EarlyReads":
-        """With further READs."""
-        object_id = other.object_id if other.object_id == self.object_id else None
-        gaps = _united(self.gaps, other.gaps)
-        ignored = _united(self.ignored_gaps, other.ignored_gaps)
-        return EarlyReads(min(self.low, other.low), object_id, gaps, ignored)
-
-    def of_former_history(self, lost: Interval | None) -> "EarlyReads":
-        """As they are after a restore.
-
-        Args:
-            lost: what of the former history is lost; None while that is unknown.
-        """
-        found = () if lost is None else (lost,)
-        return EarlyReads(self.low, None, _united(self.gaps, found), _united(self.ignored_gaps, found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ recorded changes are. After a crash between record and log message, the next run
 
 import logging
 
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 
 log = logging.getLogger(__name__)
 

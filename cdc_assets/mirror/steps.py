@@ -35,7 +35,7 @@ from cdc_assets.core.lsn import LSN_WIDTH, Lsn
 from cdc_assets.errors import EventsDroppedError
 from cdc_assets.lake.events import EventFile, EventRange
 from cdc_assets.ledger.readings import Reading
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.ledger import MirrorState, PlannedStep, is_keyless
 from cdc_assets.mirror.spans import Span, before, outside, proof_from, right_from, span_of
 

@@ -36,7 +36,8 @@ from cdc_assets.ledger.fold import FOLDING
 from cdc_assets.ledger.hindrances import Hindrances, RecordedHindrances
 from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.upkeep import doubled_versions
 from cdc_assets.overview.drift import OverviewSource, drifts

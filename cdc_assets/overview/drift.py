@@ -8,7 +8,8 @@ from cdc_assets.core.ports import Source
 from cdc_assets.core.schema import CaptureInstance, InstanceOptions
 from cdc_assets.history.drift import Drift, drift_of
 from cdc_assets.history.store import SchemaHistory
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.instances import by_age
 
 

@@ -18,7 +18,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import describe_error
 from cdc_assets.lake.audit import Loss
-from cdc_assets.ledger.state import Status, TableState
+from cdc_assets.ledger.table_state import Status, TableState
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets.shared.instances import gap_behind, reads_of
 from cdc_assets.shared.losses import SNAPSHOT_AGAIN

@@ -23,7 +23,8 @@ from cdc_assets.errors import (
     PreflightError,
 )
 from cdc_assets.ledger.readings import open_databases
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.forks import restore_problem
 from cdc_assets.shared.instances import by_table
 from cdc_assets.signals.model import WATERMARKS

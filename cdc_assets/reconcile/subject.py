@@ -21,7 +21,7 @@ from cdc_assets.lake.events import TopicGeneration, TopicReader
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.pieces import Piece
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.leaves import Leaf

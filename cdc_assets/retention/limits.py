@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.publish.offset import END_OF_WINDOW, Published
 from cdc_assets.retention.ports import Mirrors
 

@@ -27,7 +27,8 @@ from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.step import leave_out_if_readable
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, TableRead, Unpublished, Window
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.forks import greatest_lsn_in_lake
 from cdc_assets.shared.lake import Lake
 

@@ -137,7 +137,7 @@ def check_recovery_fork(ledger: Ledger, source: Source, database: str, known: Ls
     """Check that a database is still in the history that was read, and record its fork if it is new.
 
     Args:
-        known: LSN up to which something is about to be read. A server that has it also has a fail-over before it, which a replica
+        known: LSN up to which something is about to be read. A server that has it also has a failover before it, which a replica
             that lags does not show: recorded only later, it would look as if it had taken away what was read.
 
     Raises:

@@ -35,7 +35,8 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance, InstanceId
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.history.records import HistoryEntry
-from cdc_assets.ledger.state import TableRead, TableState
+from cdc_assets.ledger.state import TableRead
+from cdc_assets.ledger.table_state import TableState
 
 log = logging.getLogger(__name__)
 

@@ -56,8 +56,10 @@ from cdc_assets.lake.rewriting import rewrite_files
 from cdc_assets.lake.system_topics import heartbeat_topic
 from cdc_assets.lake.tables import unreadable
 from cdc_assets.lake.topics import TopicTables, generation
+from cdc_assets.ledger.gaps import with_lost
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import CaptureState, TableState, with_lost
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.endings import give_up_snapshot
 from cdc_assets.shared.instances import before
 from cdc_assets.shared.lake import Lake

@@ -13,7 +13,7 @@ from cdc_assets.core.ran_on import NOWHERE, RanOn
 from cdc_assets.history.drift import Difference
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile
-from cdc_assets.ledger.state import Status
+from cdc_assets.ledger.table_state import Status
 
 
 class TableCommit(Protocol):

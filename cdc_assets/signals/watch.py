@@ -23,7 +23,8 @@ from cdc_assets.errors import CdcDisabledError, CdcError, PreflightError, QueryE
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.signal_state import SignalState
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.server import Server
 from cdc_assets.signals.apply import Outcome, apply

@@ -39,9 +39,11 @@ from cdc_assets.core.outages import warn_seldom
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcError, LakeError, describe_error
+from cdc_assets.ledger.gaps import ending_at, with_lost
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
-from cdc_assets.ledger.state import CaptureState, TableState, ending_at, with_lost
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.endings import leave_out_snapshot
 from cdc_assets.shared.losses import Losses
 from cdc_assets.shared.parts import CaptureParts

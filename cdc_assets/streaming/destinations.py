@@ -18,7 +18,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.lake.step import leave_out_if_readable
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import TableRead, TableState, Window
+from cdc_assets.ledger.state import TableRead, Window
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.lake import Lake
 from cdc_assets.streaming.window_parts import Part
 

@@ -18,7 +18,8 @@ from operator import attrgetter
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.signal import signal_table
-from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.ledger.state import Window
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.endings import is_split, split_commit_reason
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.instances import Gap

@@ -21,7 +21,8 @@ from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.ports import Source
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import IncompleteReadError
-from cdc_assets.ledger.state import TableState, with_lost
+from cdc_assets.ledger.gaps import with_lost
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.instances import Gap, newest
 from cdc_assets.shared.losses import SNAPSHOT_AGAIN
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.endings import retire
 from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.server import Server

@@ -46,7 +46,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Unpublished, Window
+from cdc_assets.ledger.state import CaptureState, TableRead, Unpublished, Window
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.instances import clip, gap_behind, gap_of, instance_of, newest, reads_of
 from cdc_assets.shared.losses import Losses

@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.ledger.ledger import Ledger
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job, named
 from cdc_assets.core.notification import Notification
 from cdc_assets.lake.files import DataFile
-from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.ledger.state import Window
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.streaming.row_counts import rows_of_reads
 from cdc_assets.streaming.structures import Structures
 from cdc_assets.streaming.tasks import PlannedRead, SliceResult, SliceTask

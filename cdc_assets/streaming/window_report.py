@@ -12,7 +12,8 @@ from cdc_assets.core.task_counters import TRANSACTIONS
 from cdc_assets.errors import CdcError
 from cdc_assets.history.drift import changes_between
 from cdc_assets.lake.files import DataFile
-from cdc_assets.ledger.state import TableState, Window
+from cdc_assets.ledger.state import Window
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.progress import Progress, StructureChange, TableProgress, TroubledTable
 from cdc_assets.streaming.window_parts import Part

@@ -16,7 +16,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets_tests.faulty_store import IMPATIENT, Fault, FaultyStore, faulty
 from cdc_assets_tests.object_store import BUCKET, open_store, options
 from cdc_assets_tests.unit.lake.writing import schema_of, write

@@ -17,7 +17,7 @@ FORMER_FAULTS: Final[tuple[Mutant, ...]] = (
     ),
     Mutant(
         "A2: a table that has stopped and is read again loses what was committed since, and nothing tells it",
-        "ledger/state.py",
+        "ledger/table_state.py",
         "        return self.goes_on or whole\n",
         "        return self.streams or whole\n",
         (("snapshot/run.py", "if table.instance and since is not None and since < table.low:", "if False:"),),

@@ -154,7 +154,7 @@ class StandIn:
         return self.engine.clock
 
     def drop_connections(self) -> None:
-        """Close every connection, as a fail-over would."""
+        """Close every connection, as a failover would."""
         self._tds.drop_connections()
 
     def restart(self) -> None:

@@ -10,7 +10,7 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.history.drift import Drift
 from cdc_assets.lake.retained import Retained
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets.overview.checks.check import Check, Facts, Of, Subject, Verdict, not_known
 from cdc_assets.overview.checks.health import HEALTH

@@ -19,7 +19,8 @@ from cdc_assets.incremental import rounds as incremental_round
 from cdc_assets.incremental.chunked_table import chunked_table
 from cdc_assets.lake import presence, topics
 from cdc_assets.ledger.signal_state import QueuedTable
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets_tests.unit.incremental.stories import CAPTURE, Once, X, ask, ids, orders, scans
 from cdc_assets_tests.unit.signals.world import World, values
 from cdc_assets_tests.unit.streaming.child import DATABASE

@@ -21,7 +21,8 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.notices import encode_notices
 from cdc_assets.ledger.signal_state import QueuedTable, RoundReads, SignalState
 from cdc_assets.ledger.snapshot_state import HeldRow, RoundFiles, SnapshotRun, SnapshotSlice, SnapshotTable
-from cdc_assets.ledger.state import CaptureState, TableRead, TableState, Window
+from cdc_assets.ledger.state import CaptureState, TableRead, Window
+from cdc_assets.ledger.table_state import TableState
 
 NOW = datetime(2026, 10, 1, tzinfo=UTC)
 ORDERS, LINES = TableId("SalesDb", "dbo", "orders"), TableId("SalesDb", "dbo", "lines")

@@ -5,7 +5,7 @@ import dataclasses
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets.overview.tables import verdict
 from cdc_assets.streaming.gaps import identity_problem

@@ -8,7 +8,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.ledger.readings import Reading
-from cdc_assets.ledger.state import CaptureState, LogHistory, TableState
+from cdc_assets.ledger.state import CaptureState, LogHistory
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.forks import greatest_lsn_in_lake, shared_until
 
 

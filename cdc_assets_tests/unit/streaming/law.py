@@ -9,7 +9,8 @@ from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.ledger.state import CaptureState, TableState
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets_tests.unit.streaming.lake_reader import Event, events_of
 from cdc_assets_tests.unit.streaming.simulation import Change, Row, SimulatedServer
 

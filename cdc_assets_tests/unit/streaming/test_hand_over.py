@@ -8,7 +8,7 @@ import pytest
 
 from cdc_assets.config.settings import NotificationSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 from cdc_assets_tests.unit.streaming.law import check, state_of

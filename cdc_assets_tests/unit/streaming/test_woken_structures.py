@@ -16,7 +16,7 @@ from cdc_assets.core.steps import STEPS, listening
 from cdc_assets.core.steps import step as reach
 from cdc_assets.errors import LakeConflictError, QueryError
 from cdc_assets.history.store import SchemaHistory
-from cdc_assets.ledger.state import TableState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
