@@ -107,7 +107,9 @@ def _of_history(state: CaptureState, database: str, log: LogHistory, lost: Inter
     own = {table: reads for table, reads in state.early.items() if table.database == database}
     early = {**state.early, **{table: reads.of_former_history(lost) for table, reads in own.items()}}
     if not log.restored:
-        return dataclasses.replace(state, early=early)
+        # rows of the former history were read at its end at the latest; moments of the new one say nothing of them
+        ended = closed(state.readings, database, state.next_window, lost[1].next()) if lost else state.readings
+        return dataclasses.replace(state, early=early, readings=ended)
     state = state.without_pending(database).with_unpublished(database, None)
     signals = state.signals.get(database)
     idle = signals and dataclasses.replace(signals, queue=(), paused=False, reads=None, blocking=(), structures=())

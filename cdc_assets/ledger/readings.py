@@ -5,8 +5,9 @@ was made before the last row was read, a topic makes rows of different moments. 
 to know this interval (`mirror.spans`). Tables without a key are read at one moment, whose place their READs carry; they have none.
 
 *Why none is forgotten.* A reading is recorded with the plan of its round, before a row is read. So it is also known of a round
-that is given up after some of its files were committed. Its end is recorded later (`run.readings`), for all rounds up to a number; a round that reads
-again under the same watermark has a greater number, and opens the reading again.
+that is given up after some of its files were committed. Its end is recorded later (`capture.readings`), for all rounds up to a number; a round that
+reads again under the same watermark has a greater number, and opens the reading again. What is open when a restore has ended a history
+ends right behind that.
 """
 
 from collections.abc import Mapping, Set

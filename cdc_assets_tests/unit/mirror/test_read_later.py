@@ -4,6 +4,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +16,9 @@ from cdc_assets.capture.capture import Capture
 from cdc_assets.config.settings import MirrorSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.signal import Signal
-from cdc_assets.errors import CdcError, InvalidValueError
+from cdc_assets.errors import CdcError, DatabaseRestoredError, InvalidValueError
 from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.readings import Reading
@@ -71,11 +73,15 @@ class World:
         what(make_capture(self.server, self.config))
 
     def mirror(self, *, anew: bool = False) -> MirrorState:
+        state = self.follow(anew=anew)
+        self.check(state)
+        return state
+
+    def follow(self, *, anew: bool = False) -> MirrorState:
         mirrors = CaptureMirrors(self.config, LocalRunner(1), SimulatedClock(self.server))
         assert not mirrors.catch_up(anew=anew)
         state = mirrors.states().get(TOPIC, MirrorState())
         self.published |= {state.lsn} if state.lsn else set()
-        self.check(state)
         return state
 
     def versions(self) -> law.Versions:
@@ -90,10 +96,14 @@ class World:
     def check(self, state: MirrorState) -> None:
         """The law, and that no version begins or ends where the mirror knows nothing."""
         if state.step:
-            told = sorted(lsn for lsn in self.published if lsn >= state.begin)
-            law.check_mirror(self.server, self.versions(), self.table, told, TOPIC)
+            self.check_published(state)
             bounds = {bound for *_, start, end in self.versions() for bound in (start, end)}
             assert not [bound for bound in bounds for low, high in state.spans if low <= bound < high]
+
+    def check_published(self, state: MirrorState) -> None:
+        """At all LSNs that it has ever published it is right."""
+        told = sorted(lsn for lsn in self.published if lsn >= state.begin)
+        law.check_mirror(self.server, self.versions(), self.table, told, TOPIC)
 
     def position(self) -> str:
         """Where the topic is: behind everything that was committed, if the capture job is."""
@@ -205,6 +215,20 @@ def test_what_was_written_meanwhile_may_be_folded_in_several_ranges(
     world.server.before_read = lambda _: None
     world.run()
     assert world.mirror().lsn == world.position()
+
+
+def test_moments_of_a_new_history_tell_nothing_of_rows_that_were_read_before_a_restore(world: World) -> None:
+    begun(world, "whole")
+    with_writers(world)
+    world.run(WAYS["whole"](world), scans=False)
+    world.server.before_read = lambda _: None
+    world.server.fork = RecoveryFork("B", world.server.scanned[DATABASE][0])
+    del world.server.scanned[DATABASE][1:], world.server.log[DATABASE]  # the newest transaction is an old one now
+    with suppress(DatabaseRestoredError):
+        world.run()
+    world.server.scan_all()
+    world.run(WAYS["whole"](world))
+    world.check_published(world.follow())
 
 
 def test_an_idle_database_publishes_too(world: World) -> None:
