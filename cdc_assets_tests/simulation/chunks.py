@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
 from cdc_assets_tests.unit.streaming.simulation import Change, Row
 
 if TYPE_CHECKING:
@@ -28,16 +29,19 @@ def answer(server: "LaggingServer", statement: str, parameters: Sequence[object]
         return _logged(server, statement, parameters)
     if kind not in _ROWS:
         return None
-    found = _chosen(server, statement, parameters)
+    table = _table_of(statement)
+    found = _chosen(server.rows[table].values(), statement, parameters)
     if kind in ("chunk", "chunk to compare"):
-        return _columns(server, statement, found)
+        return _columns(server, statement, found, server.schemas[table])
     name = re.findall(r"\[[ts]\]\.\[(\w+)\]", statement)[0]  # key orders have one column here, a number
     keys = sorted(int(str(row[name])) for row in found)
     place = int(re.findall(r"OFFSET (\d+) ROWS", statement)[0]) if kind == "chunk end" else len(keys) - 1
     return pa.table({"key": pa.array([str(keys[place])] if 0 <= place < len(keys) else [], pa.string())})
 
 
-def _columns(server: "LaggingServer", statement: str, rows: Iterable[Mapping[str, object]]) -> pa.Table:
+def _columns(
+    server: "LaggingServer", statement: str, rows: Iterable[Mapping[str, object]], schema: TableSchema
+) -> pa.Table:
     """The columns that a statement names, of rows; those with another name than the table's are texts."""
     select = statement.partition(" FROM ")[0]
     sources = {
@@ -49,7 +53,7 @@ def _columns(server: "LaggingServer", statement: str, rows: Iterable[Mapping[str
         name = sources.get(alias, alias)
         values = [row.get(name) for row in found]
         if name == alias:
-            columns[alias] = pa.array(values, server.kinds.get(name, pa.string()))
+            columns[alias] = pa.array(values, server.kind_of(schema, name))
         else:
             columns[alias] = pa.array([None if value is None else str(value) for value in values], pa.string())
     return pa.table(columns)
@@ -66,24 +70,29 @@ def _logged(server: "LaggingServer", statement: str, parameters: Sequence[object
         skipped = {3, 4}
     changes = [c for c in server.changes_in(place[1]) if after < c.lsn.raw <= until and c.operation not in skipped]  # type: ignore[operator]
     changes.sort(key=lambda c: (c.lsn, c.command, c.seqval, c.operation))
-    return _with_operations(server, statement, changes)
+    return _with_operations(server, statement, changes, server.stored_of(place[1]))
 
 
-def _with_operations(server: "LaggingServer", statement: str, changes: Sequence[Change]) -> pa.Table:
+def _with_operations(
+    server: "LaggingServer", statement: str, changes: Sequence[Change], schema: TableSchema
+) -> pa.Table:
     first = {"__$operation": pa.array([c.operation for c in changes], pa.int32())}
     if "[__$start_lsn], " in statement.partition(" FROM ")[0]:
         first = {"__$start_lsn": pa.array([c.lsn.raw for c in changes], pa.binary())} | first
-    rows = _columns(server, statement, [change.row for change in changes])
+    rows = _columns(server, statement, [change.row for change in changes], schema)
     return pa.table(first | dict(zip(rows.column_names, rows.columns, strict=True)))
 
 
-def _chosen(server: "LaggingServer", statement: str, parameters: Sequence[object]) -> list[Row]:
-    """Rows that meet a statement's condition."""
+def _table_of(statement: str) -> TableId:
     place = re.search(r"FROM \[([^\]]+)\]\.\[([^\]]+)\]\.\[([^\]]+)\] AS \[t\]", statement)
     assert place
+    return TableId(*place.groups())
+
+
+def _chosen(rows: Iterable[Row], statement: str, parameters: Sequence[object]) -> list[Row]:
+    """Rows that meet a statement's condition."""
     condition = re.search(r" WHERE (.*?)(?: ORDER BY | OPTION |$)", statement)
-    rows = list(server.rows[TableId(*place.groups())].values())
-    return list(filter(_predicate(condition[1], parameters), rows)) if condition else rows
+    return list(filter(_predicate(condition[1], parameters), rows)) if condition else list(rows)
 
 
 def _predicate(text: str, parameters: Sequence[object]) -> Callable[[Row], bool]:

@@ -226,8 +226,8 @@ def check_columns(server: RestorableServer, table: TableId, rows: list[dict]) ->
         logged = []
         for history, known in zip(histories, changes, strict=True):
             if (change := known.get(place)) is not None:
-                names = history.captured_columns(table, change.lsn) if value["op"] != "d" else ("id", "note")
-                logged.append((history, {name: change.row.get(name) for name in names}))
+                deleted = {name: change.row.get(name) for name in ("id", "note")}
+                logged.append((history, deleted if value["op"] == "d" else history.kept(change)))
         image = value["before" if value["op"] == "d" else "after"]
         fitting = [one for one, wanted in logged if {name: image.get(name) for name in wanted} == wanted]
         assert fitting, f"{table}: the event at {place} has {image}, logged was {[wanted for _, wanted in logged]}"

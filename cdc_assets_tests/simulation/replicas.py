@@ -185,8 +185,8 @@ class ReplicatedServer(LaggingServer):
         super().disable(name)
         self.replicas.take(self)
 
-    def add_column(self, table: TableId, column: str) -> None:
-        super().add_column(table, column)
+    def add_column(self, table: TableId, column: str, *, is_number: bool = False) -> None:
+        super().add_column(table, column, is_number=is_number)
         self.replicas.take(self)
 
     def drop_column(self, table: TableId, column: str) -> None:

@@ -82,6 +82,7 @@ class Restores(Weather):
             self.hurt.add(table)
             if table not in self.server.schemas:
                 self.say(f"  {table} is made anew")
+                self.read_from.pop(table, None)  # what was read is of another table
                 self.server.create(table.table, rows=self.rng.randrange(5), keyless=gone[table], database=name)
         self._forget_requests(name)
         if not self.server.shows_forks:

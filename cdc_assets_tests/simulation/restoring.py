@@ -6,7 +6,7 @@ there on LSNs are given away again that transactions had which are no longer the
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,8 +17,8 @@ from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets_tests.simulation.replicas import ReplicatedServer
-from cdc_assets_tests.simulation.server import Locks, columns_of, rows_of
-from cdc_assets_tests.unit.streaming.simulation import Change
+from cdc_assets_tests.simulation.server import Locks, captured_by_newest, rows_of
+from cdc_assets_tests.unit.streaming.simulation import Change, Row
 
 _BY_TABLE: Final = ("schemas", "rows", "stored", "first_rows")
 _BY_DATABASE: Final = ("log", "scanned", "entries", "ends")
@@ -38,10 +38,11 @@ class Past:
     end: Lsn
     history: Sequence[Change]
     made: Sequence[CaptureInstance]
+    numbers: Set[tuple[TableId, int]]
     first_rows: Mapping[TableId, Counter[tuple[int, object]]]
 
-    def captured_columns(self, table: TableId, lsn: Lsn) -> Sequence[str]:
-        return columns_of(self.made, table, lsn)
+    def kept(self, change: Change) -> Row:
+        return captured_by_newest(change, self.made, self.numbers)
 
     def rows_at(self, table: TableId, lsn: Lsn) -> Counter[tuple[int, object]]:
         return rows_of(self.first_rows.get(table, Counter()), self.history, table, lsn)
@@ -124,7 +125,7 @@ class RestorableServer(ReplicatedServer):
         known = self.back_up(name)
         end = self.tick(name)
         self.ticks[name] = backup.ticks
-        past = Past(name, self.tick(name), end, known.history, known.made, known.parts["first_rows"])
+        past = Past(name, self.tick(name), end, known.history, known.made, self.numbers, known.parts["first_rows"])
         self.pasts.append(past)
         self.forks[name] = RecoveryFork(f"F{len(self.pasts)}", past.point)
         self._take_back(backup)

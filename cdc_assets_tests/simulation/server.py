@@ -1,11 +1,13 @@
 """A server in memory whose capture job lags."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
+
+import pyarrow as pa
 
 from cdc_assets.core.clocks import CLOCK_SKEW_S
 from cdc_assets.core.identifiers import TableId
@@ -77,6 +79,8 @@ class LaggingServer(SimulatedServer):
     """Tables without a key, in which several rows may be alike."""
     locked: Counter[TableId] = field(default_factory=Counter)
     """Tables whose writers wait."""
+    numbers: set[tuple[TableId, int]] = field(default_factory=set)
+    """Added columns that hold numbers, by ordinal; others hold text."""
     made: list[CaptureInstance] = field(default_factory=list)
     """All instances there ever were, as they were made."""
     markers: dict[str, Row] = field(default_factory=dict)
@@ -102,7 +106,8 @@ class LaggingServer(SimulatedServer):
             if what == "insert" and table in self.keyless:
                 change.row["id"] = self.rows[table][key]["id"] = shared_id(key)
             if change.operation in (2, 4):
-                added = {column.name: note for column in self.schemas[table].columns[2:]}
+                columns = self.schemas[table].columns[2:]
+                added = {column.name: int(note.split()[1]) if column.type_name == "int" else note for column in columns}
                 change.row.update(added)
                 self.rows[table][key].update(added)
             yield change
@@ -213,7 +218,7 @@ class LaggingServer(SimulatedServer):
             for change in commit.changes:
                 for instance in self.instances:
                     if instance.table == change.table and instance.start_lsn < commit.lsn:
-                        kept = {name: change.row.get(name) for name in instance.columns}
+                        kept = captured_of(change.row, instance, self.numbers)
                         self.change_tables[instance.name].append(replace(change, row=kept))
             self.scanned[database].append(commit.lsn)
             self.entries[database].append((commit.lsn, self.stamps[database, commit.lsn]))
@@ -245,11 +250,18 @@ class LaggingServer(SimulatedServer):
         names = [f"{table.schema}_{table.table}", *(f"{table.schema}_{table.table}_v{n}" for n in (2, 3))]
         return next(name for name in names if name not in taken)
 
-    def add_column(self, table: TableId, column: str) -> None:
+    def add_column(self, table: TableId, column: str, *, is_number: bool = False) -> None:
         super().add_column(table, column)
         schema = self.schemas[table]
         added = replace(schema.columns[-1], ordinal=1 + max(one.ordinal for one in schema.columns[:-1]) + self._tick)
+        if is_number:
+            added = replace(added, type_name="int", length=None)
+            self.numbers.add((table, added.ordinal))
         self.schemas[table] = replace(schema, columns=(*schema.columns[:-1], added))
+
+    def kind_of(self, schema: TableSchema, column: str) -> pa.DataType:
+        types = {one.name: one.type_name for one in schema.columns}
+        return pa.int32() if types.get(column) == "int" else pa.string()
 
     def drop_column(self, table: TableId, column: str) -> None:
         """Instances go on with NULL in its place."""
@@ -263,9 +275,9 @@ class LaggingServer(SimulatedServer):
         """Where the first instance of a table began."""
         return next(made.start_lsn for made in self.made if made.table == table)
 
-    def captured_columns(self, table: TableId, lsn: Lsn) -> Sequence[str]:
-        """Columns that events of a commit have: those of the newest instance that had begun."""
-        return columns_of(self.made, table, lsn)
+    def kept(self, change: Change) -> Row:
+        """What the event of a change has: columns of the newest instance that had begun."""
+        return captured_by_newest(change, self.made, self.numbers)
 
     def clean_up(self, keep_from: Lsn, database: str = DATABASE) -> None:
         """The clean-up job of one database removes what is older, but nothing that the capture job has not read yet."""
@@ -306,10 +318,19 @@ class LaggingServer(SimulatedServer):
         return rows_of(self.first_rows[table], self.history, table, lsn)
 
 
-def columns_of(made: Sequence[CaptureInstance], table: TableId, lsn: Lsn) -> Sequence[str]:
-    """Columns of the newest instance of a table that had begun before a commit."""
-    begun = [one for one in made if one.table == table and one.start_lsn < lsn]
-    return begun[-1].columns if begun else ()
+def captured_of(row: Row, instance: CaptureInstance, numbers: Set[tuple[TableId, int]]) -> Row:
+    """What an instance has of a row. A column that has come back with another type is another one, which it does not have."""
+    kept = {}
+    for name, ordinal in zip(instance.columns, instance.column_ids, strict=True):
+        value, is_number = row.get(name), name == "id" or (instance.table, ordinal) in numbers
+        kept[name] = value if isinstance(value, int) == is_number else None
+    return kept
+
+
+def captured_by_newest(change: Change, made: Sequence[CaptureInstance], numbers: Set[tuple[TableId, int]]) -> Row:
+    """What the newest instance has of a change that had begun before it."""
+    begun = [one for one in made if one.table == change.table and one.start_lsn < change.lsn]
+    return captured_of(change.row, begun[-1], numbers) if begun else {}
 
 
 def rows_of(

@@ -1,7 +1,7 @@
 """What all parts of a world share: server, lake, broker, settings, and what was seen so far."""
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,6 +68,7 @@ class Shared:
         self.signal_tables = [self.server.create_signals(name) for name in self.config.connection.databases]
         self.server.scan_all()
         self._next_key, self._signals, self._altered = 100, 0, 0
+        self._dropped: dict[TableId, set[str]] = defaultdict(set)
         self.files = law.Files()
         self.ever: dict[TableId, set[str]] = {}
         """Positions of all events that were ever in a topic."""

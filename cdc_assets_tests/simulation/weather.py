@@ -33,6 +33,7 @@ EVENTS: Final = {
     "stretch": 30,
     "follow": 4,
     "alter": 2,
+    "retype": 1,
     "hand_over": 3,
     "drop_instance": 1,
     "clean_up": 3,
@@ -168,14 +169,51 @@ class Weather(Consumers):
 
     def _alter(self, table: TableId) -> None:
         more = [column.name for column in self.server.schemas[table].columns[2:]]
+        gone = sorted(self._dropped[table].difference(more))
         if more and self.rng.random() < 0.4:
-            column = self.rng.choice(more)
-            self.say(f"{table} loses {column}")
-            self.server.drop_column(table, column)
+            self._lose_column(table, self.rng.choice(more))
+        elif gone and self.rng.random() < 0.5:
+            self._get_numbers(table, self.rng.choice(gone))
         elif len(more) < 4:
-            self.say(f"{table} gets a column")
-            self._altered += 1
-            self.server.add_column(table, f"extra_{self._altered}")
+            self._get_column(table)
+
+    def _get_column(self, table: TableId) -> str:
+        self._altered += 1
+        column = f"extra_{self._altered}"
+        self.say(f"{table} gets {column}")
+        self.server.add_column(table, column)
+        return column
+
+    def _lose_column(self, table: TableId, column: str) -> None:
+        self.say(f"{table} loses {column}")
+        self.server.drop_column(table, column)
+        self._dropped[table].add(column)
+
+    def _get_numbers(self, table: TableId, column: str) -> None:
+        """A column comes back with another type."""
+        self.say(f"{table} gets {column} again, with numbers")
+        self.server.add_column(table, column, is_number=True)
+        self._dropped[table].remove(column)
+
+    def retype(self) -> None:
+        """A column is made, dropped, and made again with numbers; each time there is a new capture instance, to which the capture often
+        comes before the next one."""
+        table = self.rng.choice(self.tables)
+        if self.server.locked[table]:
+            return
+        column = self._get_column(table)
+        self._use_new_instance(table)
+        self._lose_column(table, column)
+        self._use_new_instance(table)
+        self._get_numbers(table, column)
+        self._use_new_instance(table)
+
+    def _use_new_instance(self, table: TableId) -> None:
+        self._renew(table)
+        self.work_on([table])
+        self.server.scan_all()
+        if self.rng.random() < 0.8:
+            self.run_alone("capture")
 
     def hand_over(self) -> None:
         """A second capture instance with the columns that there are; before a third, the oldest is dropped."""

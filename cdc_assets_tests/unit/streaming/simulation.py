@@ -142,6 +142,14 @@ class SimulatedServer:
         for row in self.rows[table].values():
             row[column] = None
 
+    def kind_of(self, schema: TableSchema, column: str) -> pa.DataType:
+        """Arrow type in which a column is read."""
+        return self.kinds.get(column, pa.string())
+
+    def stored_of(self, instance: str) -> TableSchema:
+        """Structure of a change table."""
+        return next(schema for table, schema in self.stored.items() if table.table == f"{instance}_CT")
+
     def _stamp(self) -> datetime:
         self.now += timedelta(milliseconds=7)
         return self.now.replace(tzinfo=None)
@@ -402,23 +410,25 @@ class SimulatedBulk:
             "__$update_mask": pa.array([b"\xff" for _ in changes], pa.binary()),
             "tran_end_time": pa.array(list(map(self.server.end_time, changes)), pa.timestamp("us")),
         }
-        return pa.table(columns | self._data(statement.partition(" FROM ")[0], [c.row for c in changes]))
+        rows, schema = [c.row for c in changes], self.server.stored_of(name)
+        return pa.table(columns | self._data(statement.partition(" FROM ")[0], rows, schema))
 
     def _rows(self, statement: str, parameters: Sequence[object]) -> pa.Table:
         found = re.search(r"FROM \[([^\]]+)\]\.\[([^\]]+)\]\.\[([^\]]+)\]", statement)
         assert found
-        rows = self.server.rows[TableId(*found.groups())]
+        about = TableId(*found.groups())
+        rows = self.server.rows[about]
         low = int(str(parameters[0])) if ">=" in statement else None
         high = int(str(parameters[-1])) if re.search(r"<[^=>]", statement) else None
         chosen = [
             row for key, row in sorted(rows.items()) if (low is None or key >= low) and (high is None or key < high)
         ]
-        return pa.table(self._data(statement.partition(" FROM ")[0], chosen))
+        return pa.table(self._data(statement.partition(" FROM ")[0], chosen, self.server.schemas[about]))
 
-    def _data(self, select: str, rows: Sequence[Row]) -> dict[str, pa.Array]:
+    def _data(self, select: str, rows: Sequence[Row], schema: TableSchema) -> dict[str, pa.Array]:
         names = [name for name in re.findall(r"AS \[([^\]]+)\]", select) if not name.startswith("__$")]
         return {
-            name: pa.array([row.get(name) for row in rows], self.server.kinds.get(name, pa.string()))
+            name: pa.array([row.get(name) for row in rows], self.server.kind_of(schema, name))
             for name in names
             if name != "tran_end_time"
         }
