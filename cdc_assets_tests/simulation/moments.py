@@ -24,6 +24,7 @@ AT: Final = {
     "chunk-read": {"work_beside": 3, "scan_there": 2, "clean_there": 3, "leave_there": 1, "fill_there": 1},
     "signals-recorded": {"work_beside": 2, "scan_there": 2},
     "server.table_schemas": {"busy_there": 3},
+    "snapshot-planned": {"busy_there": 3, "crash_there": 1},
     "commit of READs": {"lose_there": 3, "refuse_reads_there": 3, "crash_there": 4, "sleep_there": 2, "fill_there": 1},
     "reads-committed": {"crash_there": 2},
     "round-written": {"crash_there": 2, "work_beside": 1},
@@ -64,7 +65,14 @@ STRETCHES: Final = {
     ),
     "blocking": (
         "capture",
-        ["server.table_schemas"] * 2 + ["round-written", "commit of round", "read of rows", "snapshot-complete"],
+        [
+            "server.table_schemas",
+            "snapshot-planned",
+            "round-written",
+            "commit of round",
+            "read of rows",
+            "snapshot-complete",
+        ],
     ),
     "windows": (
         "capture",

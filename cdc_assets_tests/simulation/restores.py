@@ -54,6 +54,8 @@ class Restores(Weather):
         """A database is restored that was backed up before the newest transactions, of which some or all are in the lake."""
         name = self.rng.choice(self.config.connection.databases)
         tables = [table for table in self.tables if table.database == name]
+        if self.rng.random() < 0.5:
+            self.server.scan(name)  # so that nothing else waits for the capture job
         self._back_up(name)
         for _ in range(self.rng.randrange(1, 4)):
             self.work_on(tables)
