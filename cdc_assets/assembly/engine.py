@@ -104,7 +104,7 @@ def run_engine_for(
 
         summary = EngineRun(signalled, tables, start, on_batch).run()
     if troubles := [text for feed in feeds for text in feed.troubles]:
-        raise EngineError(f"The snapshot was not taken: {'; '.join(troubles)}. Next: see the connector's log.")
+        raise EngineError(f"The snapshot was not taken. {' '.join(troubles)}")
     return summary
 
 

@@ -239,7 +239,8 @@ class RequestedSnapshot:
         if self._begun and notification.get("type") in ENDS:
             self._ended = True
             if notification["type"] != "COMPLETED":
-                self.troubles.append(f"{notification.get('aggregate_type', 'Snapshot')} {notification['type']}")
+                what = f"{notification.get('aggregate_type', 'Snapshot')} {notification['type']}"
+                self.troubles.append(f"{what}. Next: see the connector's log.")
 
     def committed(self, number: int) -> None:
         """All chunks to this one are in the lake."""

@@ -85,6 +85,7 @@ class Weather:
         spark: TaskRunner | None = None,
     ) -> None:
         self.server, self._lag_s = server, lag_s
+        self._lags: list[threading.Timer] = []
         self._runner = spark or LocalRunner(2)
         self._played = PLAYED if spark is None else PLAYED | KILLS
         self._rng = random.Random(seed)  # noqa: S311 - a history that can be repeated
@@ -148,7 +149,7 @@ class Weather:
         calm()
         self.come_back()
         self.server.faults.clear()
-        self.server.agent.resume()
+        self._end_lags()
         self.server.agent.drain()
         for table in self.chronicle.tables:
             self.alter_away_from_drift(table)
@@ -345,7 +346,14 @@ class Weather:
         self._say(f"  for {wait:.2f} s")
         timer = threading.Timer(wait, self.server.agent.resume)
         timer.daemon = True
+        self._lags.append(timer)
         timer.start()
+
+    def _end_lags(self) -> None:
+        for timer in self._lags:
+            timer.cancel()
+            timer.join()  # it may have begun, and needs the server
+        self.server.agent.resume()
 
     def _online(self) -> list[Table]:
         return [table for table in self.chronicle.tables if table.table.database not in self.chronicle.offline]

@@ -62,7 +62,9 @@ def test_a_snapshot_that_is_not_taken_fails_its_run(shop: Deployment) -> None:
     assert shop.changes().success
     shop.connector.obeys = "ABORTED"
     assert not shop.run("shop_snapshot", [key("snapshot")]).success
-    assert "Blocking Snapshot ABORTED" in (shop.last_of_connector().description or "")
+    told = shop.last_of_connector().description or ""
+    assert "Blocking Snapshot ABORTED" in told
+    assert told.count("Next: ") == 1
 
 
 def signal_config(*tables: str, snapshot: str = "blocking", **more: Any) -> dict[str, Any]:
