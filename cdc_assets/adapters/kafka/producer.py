@@ -277,11 +277,11 @@ class KafkaBroker:
         return found
 
     def _untaken(self) -> dict[str, str]:
-        """Topics whose records were not taken in time though those of others were, so that the brokers are there."""
+        """Topics whose records were not taken in time though those of others were, and the brokers were there all the time."""
         late = {
             topic for topic, code in self._open_transactions.failed if code == self._kafka.KafkaError._MSG_TIMED_OUT
         }
-        if self._marker.topic in late or not self._sent - late:
+        if self._marker.topic in late or not self._sent - late or self._open_transactions.was_away:
             return {}
         try:  # records that were given to the client later may only wait still
             self._open_transactions.offline(self._topics.in_sync, _REQUEST_TIMEOUT_S)

@@ -60,6 +60,8 @@ class Transactions:
         """Whether this transaction takes no more records, and cannot be committed."""
         self.connection_error = ""
         """What the client said last of its connections."""
+        self.was_away = False
+        """Whether no broker could be reached for a while, since the last commit."""
         self._denied: Any = None
         self._is_open = False
         own = {"on_delivery": self._delivered, "delivery.report.only.error": True, "error_cb": self._note_connection}
@@ -146,7 +148,7 @@ class Transactions:
         except self._kafka.KafkaException as error:
             self._await_records(error.args[0].code())
             raise
-        self._is_open = False
+        self._is_open = self.was_away = False
 
     def explained(self, error: Any) -> Any:
         """What has ended the producer for good, where a call says only that something has; the client reports it once, a little later."""
@@ -229,6 +231,7 @@ class Transactions:
     def _note_connection(self, error: Any) -> None:
         """Note what the client says of its connections."""
         self.connection_error = error.str()
+        self.was_away |= error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN
         if error.code() == self._kafka.KafkaError._AUTHENTICATION:
             self._denied = error
 

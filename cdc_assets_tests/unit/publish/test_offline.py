@@ -53,7 +53,7 @@ class Client:
         looks: what is offline, look by look; the last of it from then on.
     """
 
-    is_over, connection_error = False, ""
+    is_over, was_away, connection_error = False, False, ""
 
     def __init__(self, late: tuple[str, ...] = (), looks: tuple[dict[str, str], ...] = ({},)) -> None:
         self.failed = {(topic, KafkaError._MSG_TIMED_OUT): KafkaError(KafkaError._MSG_TIMED_OUT) for topic in late}
@@ -121,6 +121,18 @@ def test_a_topic_whose_time_is_over_first_is_not_the_reason_if_no_broker_answers
     for topic in "ab":
         assert own.send(topic, RECORD) == (1, "")
     monkeypatch.setattr(client, "offline", Mock(side_effect=KafkaException(KafkaError(KafkaError._TRANSPORT))))
+    with pytest.raises(ConnectionLostError):
+        own.commit("marker")
+
+
+def test_a_topic_whose_time_is_over_is_not_the_reason_if_all_brokers_were_away() -> None:
+    """They are back when somebody looks, and the records of others were given to the client later."""
+    client = Client(("a",))
+    own = broker_of(client)
+    own.begin()
+    for topic in "ab":
+        assert own.send(topic, RECORD) == (1, "")
+    client.was_away = True
     with pytest.raises(ConnectionLostError):
         own.commit("marker")
 
