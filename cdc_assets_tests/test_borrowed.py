@@ -30,6 +30,7 @@ BORROWED: dict[str, set[str]] = {
 """Private names of other libraries by the one module that uses those of a library."""
 MAX = 10
 CODES = {
+    "_ALL_BROKERS_DOWN",
     "_AUTHENTICATION",
     "_AUTO_OFFSET_RESET",
     "_FATAL",
