@@ -88,7 +88,11 @@ def _print_states(states: Mapping[str, MirrorState]) -> None:
 
 def _known(state: MirrorState) -> str:
     """The range of LSNs that a mirror has, for people."""
-    found = f"from {state.begin} to {state.lsn}" if state.begin else f"to {state.lsn}"
+    found = (
+        f"from {state.begin} to {state.lsn}"
+        if state.begin
+        else f"to {state.lsn}, but without rows that no snapshot has read"
+    )
     if state.spans:
         low, high = state.spans[-1]
         more = f" and {count_of(len(state.spans) - 1, 'earlier time')}" if len(state.spans) > 1 else ""

@@ -88,7 +88,7 @@ class MirrorState:
         pending: step in flight.
         absences: rows that are gone though no event says so, in the order in which that was found.
         parted: whether its leaves are known to hold the keys of their ranges only (`rewrite.are_parted`).
-        begin: LSN from which on it is right.
+        begin: LSN from which on it is right; empty while no snapshot has read the table's rows.
         spans: those that it has stepped over, and what was lost until it was read: of LSNs inside it knows nothing.
         marks: step, version and rows of `current` and `history` after the newest complete step (`audit`).
         moved: when it has come so far; when its first step was planned if it was never made; None if not known.
@@ -131,7 +131,7 @@ class MirrorState:
             since=planned.since,
             key=planned.key,
             pending=None,
-            begin=planned.begin if planned.whole else self.begin,
+            begin=planned.begin if planned.whole else planned.begin or self.begin,
             spans=kept(planned.unknown if planned.whole else (*self.spans, *planned.unknown)),
             absences=tuple(replace(one, taken=one.taken or one in new) for one in self.absences),
         )

@@ -34,7 +34,7 @@ class MirrorReader:
     Args:
         tables: of the capture's mirrors.
         lsn: LSN that the mirror has published; None if it is not known.
-        begin: LSN from which on it is right.
+        begin: LSN from which on it is right; empty while no snapshot has read the table's rows.
         spans: LSNs of which it knows nothing.
         gaps: intervals of lost changes that it lacks (`gap.policy=ignore`).
     """
@@ -104,6 +104,11 @@ class MirrorReader:
                 f"one up to {self._lsn}, which the mirror has reached",
                 "run cdc-assets mirror, or wait for it",
             )
+        if self._lsn is not None and not self._begin:
+            log.warning(
+                "No snapshot has read the rows of %s: its mirror has only those that were changed since the capture began. "
+                "Next: materialize its snapshot.", self._topic,
+            )  # fmt: skip
         if text < self._begin:
             raise InvalidValueError(
                 "LSN",

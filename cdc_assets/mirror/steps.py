@@ -159,10 +159,24 @@ def next_step(
         )
     if found is None:
         return None
-    begin = max(target.right_from or "", target.rows_from) if found.whole else ""
     # what a user's SELECT leaves out has no READ that would keep it: rather a row stays that went than one goes that is there
     proof = proof_from(found.since, known.spans) if found.void and target.reads_all else ""
-    return replace(found, absences=len(known.absences), begin=begin, spans=_stepped_over(found, target), proof=proof)
+    return replace(
+        found,
+        absences=len(known.absences),
+        begin=_begin(found, known, target),
+        spans=_stepped_over(found, target),
+        proof=proof,
+    )
+
+
+def _begin(step: PlannedStep, known: MirrorState, target: Target) -> str:
+    """LSN from which on a mirror is right with a step: the first one, or that with the rows of a table that no snapshot had read
+    before. Empty for any other step, and while none has."""
+    right = target.right_from
+    if step.whole or (right and not known.begin and right <= step.until):
+        return max(right or "", target.rows_from)
+    return ""
 
 
 def _stepped_over(step: PlannedStep, target: Target) -> tuple[Span, ...]:

@@ -1,0 +1,45 @@
+"""Mirrors of tables whose rows no snapshot has read at first."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import InvalidValueError
+from cdc_assets.mirror.ledger import MirrorState
+from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets_tests.unit.mirror.child import mirrors_of
+from cdc_assets_tests.unit.mirror.world import TOPIC, World
+from mssql_standin.control import StandIn
+
+
+@pytest.mark.parametrize("columns", ["a int primary key, n int", "a int, n int"])
+def test_a_mirror_is_right_from_where_the_rows_were_read(
+    server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture, columns: str
+) -> None:
+    world = World(server, tmp_path / "lake", columns)
+    world.config = replace(world.config, snapshot=replace(world.config.snapshot, mode="no_data"))
+
+    def follow() -> tuple[MirrorState, MirrorReader]:
+        world.capture()
+        world.mirror()
+        mirrors = mirrors_of(str(world.lake))
+        state = mirrors.states()[TOPIC]
+        return state, MirrorReader.of(mirrors.tables, TOPIC, state)
+
+    world.execute("INSERT INTO dbo.t VALUES (1, 1), (2, 2), (3, 3)")
+    world.capture("snapshot")
+    world.execute("UPDATE dbo.t SET n = 5 WHERE a = 2")
+    early, reader = follow()
+    assert reader.as_of(Lsn.parse(early.lsn)).num_rows == 1
+    assert "No snapshot has read the rows" in caplog.text
+    world.execute("DELETE FROM dbo.t WHERE a = 3")
+    world.read_again()
+    late, reader = follow()
+    assert early.lsn < late.begin <= late.lsn
+    assert reader.as_of(Lsn.parse(late.lsn)).num_rows == 2
+    with pytest.raises(InvalidValueError, match="does not have all rows"):
+        reader.as_of(Lsn.parse(early.lsn))
+    world.execute("DELETE FROM dbo.t")
+    assert follow()[0].begin == late.begin
