@@ -174,8 +174,8 @@ def _begin(step: PlannedStep, known: MirrorState, target: Target) -> str:
     """LSN from which on a mirror is right with a step: the first one, or that with the rows of a table that no snapshot had read
     before. Empty for any other step, and while none has."""
     right = target.right_from
-    if step.whole or (right and not known.begin and right <= step.until):
-        return max(right or "", target.rows_from)
+    if right and (step.whole or (not known.begin and right <= step.until)):
+        return max(right, target.rows_from)
     return ""
 
 

@@ -7,11 +7,17 @@ import pytest
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import InvalidValueError
+from cdc_assets.lake.events import EventFile
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.readers import MirrorReader
+from cdc_assets.mirror.steps import Target, next_step
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World
 from mssql_standin.control import StandIn
+
+
+def lsn_text(number: int) -> str:
+    return str(Lsn.from_int(number))
 
 
 @pytest.mark.parametrize("columns", ["a int primary key, n int", "a int, n int"])
@@ -43,3 +49,12 @@ def test_a_mirror_is_right_from_where_the_rows_were_read(
         reader.as_of(Lsn.parse(early.lsn))
     world.execute("DELETE FROM dbo.t")
     assert follow()[0].begin == late.begin
+
+
+@pytest.mark.parametrize(("read", "begin"), [("", ""), (lsn_text(3), lsn_text(5))], ids=["unread", "read"])
+def test_events_that_compaction_has_left_are_all_rows_only_of_a_table_that_was_read(read: str, begin: str) -> None:
+    target = Target(lsn_text(9), read, 4, (), (), rows_from=lsn_text(5))
+    file = EventFile(0, "f", 1, f"{lsn_text(5)}/0", f"{lsn_text(9)}/0")
+    step = next_step(TOPIC, MirrorState(), target, [file], "key int64: a int32 00", anew=True)
+    assert step is not None
+    assert step.begin == begin
