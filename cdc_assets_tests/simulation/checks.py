@@ -73,7 +73,8 @@ class Checks(Shared):
         for table in self.tables:
             name = self.topic(table)
             known = states.get(name) if name in fresh and table not in self.touched else None  # it may be gone by now
-            if known is not None and known.pending is None and not known.gaps:
+            is_unread = known is not None and not known.begin and table in self.delivered
+            if known is not None and known.pending is None and not known.gaps and not is_unread:
                 versions = law.versions_of(self.lake, name, self.files)
                 law.check_mirror(self.server, versions, table, [known.lsn], f"{table} now", _ANY)
 
@@ -133,8 +134,9 @@ class Checks(Shared):
         assert not untold, f"{about}: holds {untold[:5]}, which the server has no more, and no gap tells"
 
     def _held_of(self, table: TableId) -> set[str]:
-        """Positions of events that a topic ever held, but for those whose changes the server has no more."""
-        return self.ever.get(table, set()) - self.lost.get(table, set())
+        """Positions of events that a topic ever held, or another reader has delivered, but for those whose changes the server has
+        no more."""
+        return (self.ever.get(table, set()) - self.lost.get(table, set())) | self.delivered.get(table, set())
 
     def _check_kept(self, table: TableId, topic: law.Topic, about: str) -> None:
         """What a topic does not say to have dropped, it holds."""

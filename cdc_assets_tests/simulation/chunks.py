@@ -25,6 +25,8 @@ def kind_of(statement: str) -> str:
 def answer(server: "LaggingServer", statement: str, parameters: Sequence[object]) -> pa.Table | None:
     """Rows of such a statement; None if it is another one."""
     kind = kind_of(statement)
+    if kind == "commit":
+        return _of_commit(server, statement, parameters)
     if kind in _LOGGED:
         return _logged(server, statement, parameters)
     if kind not in _ROWS:
@@ -71,6 +73,21 @@ def _logged(server: "LaggingServer", statement: str, parameters: Sequence[object
     changes = [c for c in server.changes_in(place[1]) if after < c.lsn.raw <= until and c.operation not in skipped]  # type: ignore[operator]
     changes.sort(key=lambda c: (c.lsn, c.command, c.seqval, c.operation))
     return _with_operations(server, statement, changes, server.stored_of(place[1]))
+
+
+def _of_commit(server: "LaggingServer", statement: str, parameters: Sequence[object]) -> pa.Table:
+    """Command, change LSN and operation of each change row of a commit."""
+    place = re.search(r"cdc\.\[([^\]]+)_CT\]", statement)
+    assert place
+    changes = [c for c in server.changes_in(place[1]) if c.lsn.raw == parameters[0]]
+    changes.sort(key=lambda c: (c.command, c.seqval, c.operation))
+    return pa.table(
+        {
+            "command": pa.array([c.command for c in changes], pa.int32()),
+            "change": pa.array([c.seqval.raw for c in changes], pa.binary()),
+            "operation": pa.array([c.operation for c in changes], pa.int32()),
+        }
+    )
 
 
 def _with_operations(

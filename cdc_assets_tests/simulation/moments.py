@@ -10,7 +10,7 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from cdc_assets_tests.simulation.happenings import Happenings
+from cdc_assets_tests.simulation.adopting import Adopting
 from cdc_assets_tests.simulation.mix import Mix
 from cdc_assets_tests.simulation.processes import KINDS
 from cdc_assets_tests.simulation.scheduler import Actor
@@ -119,7 +119,7 @@ class Waiting:
     rng: Random
 
 
-class Moments(Happenings):
+class Moments(Adopting):
     """Events that wait for the state of a process."""
 
     def prepare_moments(self) -> None:

@@ -79,6 +79,7 @@ class Restores(Weather):
             ever = self.ever.setdefault(table, set())
             places = {law.place_of(change) for change in past.lost(table)}
             self.lost.setdefault(table, set()).update(at for at in ever if at.removesuffix("t") in places)
+            self.delivered.get(table, set()).difference_update(places, {f"{place}t" for place in places})
             topic = law.Topic(self.lake, self.topic(table), self.files)
             self.left.setdefault(table, set()).update(law.reads_behind(topic, past.point))
             self.hurt.add(table)

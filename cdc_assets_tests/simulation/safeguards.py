@@ -210,6 +210,12 @@ MUTANTS = (
         "if reached > fork.point else []",
     ),
     Mutant(
+        "what another reader has delivered of a transaction is captured again",
+        "adoption/plan.py",
+        "else self._adopted(schemas[table], instances[table], position, starts.get(table))",
+        "else self._adopted(schemas[table], instances[table], position, None)",
+    ),
+    Mutant(
         "a round does not wait for its close marker",
         "incremental/snapshot.py",
         "current.closed is None or not current.closing:\n            return False\n        if table.position < current.closed or state.pending:",

@@ -43,6 +43,7 @@ class World(Moments):
             self.prepare_moments()
             self.store.on_replacement = self.remember_before
             self.prepare_restores()
+            self.adopt()
             for kind in ("capture", "mirror", "publisher"):
                 self.begin(kind)
                 self.end()
@@ -72,6 +73,7 @@ class World(Moments):
             self.begin_there(unread)
         if self.config.streaming.gap_policy == "ignore":  # a snapshot repairs what was passed over
             self._read_again([name for name, entry in state_of(self.config).tables.items() if entry.gaps])
+        self._read_again([table for table in self.adopted_unread() if table not in self.signal_tables])
         self.ask_at_last()
         self._run("capture", "mirror")
         if tables := [table for table in self.tables if self.topic(table) in self.to_read_again]:

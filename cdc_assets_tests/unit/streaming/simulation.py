@@ -436,11 +436,16 @@ class SimulatedBulk:
 
 def condition_of(text: str, parameters: Sequence[object]) -> Callable[[Change], bool]:
     """What a statement's condition says of a change row; its terms are joined by AND."""
-    terms = re.findall(r"\[__\$(start_lsn|command_id|seqval)\] (=|<=|>|<) \?", text)
+    terms = re.findall(r"\[__\$(start_lsn|command_id|seqval|operation)\] (=|<=|>|<) \?", text)
     assert len(terms) == len(parameters), text
 
     def chosen(change: Change) -> bool:
-        cells = {"start_lsn": change.lsn.raw, "command_id": change.command, "seqval": change.seqval.raw}
+        cells = {
+            "start_lsn": change.lsn.raw,
+            "command_id": change.command,
+            "seqval": change.seqval.raw,
+            "operation": change.operation,
+        }
         return all(
             {"=": eq, "<=": le, ">": gt, "<": lt}[sign](cells[column], value)
             for (column, sign), value in zip(terms, parameters, strict=True)
