@@ -276,6 +276,7 @@ class StreamLoop:
     def _leave_out(self, database: str, error: CdcError) -> None:
         """Leave a database out; if no other database is left and it may come back, wait for it."""
         self.unavailable[database], self._checked[database] = error, self._ledger.clock.elapsed()
+        self._awaited.discard(database)
         if not self._streams() and not isinstance(error, CdcDisabledError | DatabaseRestoredError):
             del self.unavailable[database]
             if not isinstance(error, RetryableError):

@@ -57,13 +57,16 @@ class Adopting(Happenings):
         offsets = {name: self._taken_over(name, change) for name, change in stops.items() if change.operation != 3}
         if not offsets:
             return
+        self.is_calm = True  # whoever begins so waits until it is done
         actor = self.scheduler.start("capture", lambda: self._adopt(offsets))
         if chance.random() < 0.5:
             self.go_alone(actor, chance.randrange(60))
-            self.scheduler.crash(actor)
+            if not actor.has_ended:
+                self.scheduler.crash(actor) if chance.random() < 0.5 else self.scheduler.sleep(actor, 300)
             actor = self.scheduler.start("capture", lambda: self._adopt(offsets))
         self.go_alone(actor, 2000)
         self._capture_behind()
+        self.is_calm = False
 
     def _adopt(self, offsets: Mapping[str, ConnectorOffset]) -> None:
         if any(entry.streams for entry in state_of(self.config).tables.values()):

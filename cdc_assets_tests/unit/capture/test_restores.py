@@ -11,6 +11,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseRestoredError, IncompleteReadError
+from cdc_assets.incremental.snapshot import IncrementalSnapshot, Turn
 from cdc_assets.shared.instances import before
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
@@ -210,3 +211,30 @@ def test_a_replica_that_has_not_got_a_restore_neither_begins_a_history_nor_lengt
             make_capture(server, config).snapshot([lines])
         log = state_of(config).log(DATABASE)
         assert (bool(log.restored), log.shared) == (True, before(lost))
+
+
+def test_no_run_waits_for_markers_of_a_database_that_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, config = Restored(), config_of_two(tmp_path)
+    server.create("lines", rows=2)
+    other = server.create_other("other", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    lost = server.commit((other, "insert", 50, "lost"))
+    make_capture(server, config).stream()
+
+    def turn(_: IncrementalSnapshot, database: str) -> Turn:
+        """Markers of one database are not captured yet; meanwhile it is restored."""
+        if database != OTHER:
+            return "nothing"
+        server.forks = {OTHER: RecoveryFork("B", lost)}
+        return "waiting"
+
+    def limit(seconds: float) -> None:
+        assert seconds < 600, "the run does not end"
+
+    monkeypatch.setattr(IncrementalSnapshot, "turn", turn)
+    server.meanwhile = limit
+    make_capture(server, config).stream()
+    assert state_of(config).log(OTHER).restored
