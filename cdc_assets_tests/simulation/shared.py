@@ -78,6 +78,8 @@ class Shared:
         """LSNs at which the mirror of a topic has ever said that it is right."""
         self.reads: dict[TableId, set[tuple[Lsn, tuple[int, object]]]] = {}
         """LSN and row of each READ of an incremental snapshot that was ever in a topic."""
+        self.has_begun = False
+        """Whether each kind of process has run once: before that nobody brings back what is away."""
         self.delivered: dict[TableId, set[str]] = {}
         """Positions of changes that another reader has delivered before the capture began."""
         self.read_from: dict[TableId, Lsn] = {}

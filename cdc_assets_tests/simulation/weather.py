@@ -314,6 +314,8 @@ class Weather(Consumers):
 
     def leave_database_of(self, table: TableId) -> None:
         name = table.database
+        if not self.has_begun:
+            return
         self.say(f"{name} is away")
         self.server.troubles[name] = DatabaseAwayError(f"{name} is offline.")
 

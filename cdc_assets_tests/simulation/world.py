@@ -47,6 +47,7 @@ class World(Moments):
             for kind in ("capture", "mirror", "publisher"):
                 self.begin(kind)
                 self.end()
+            self.has_begun = True
             for number, what in enumerate(self.mix.events):
                 self.rng.seed(f"{self.seed} {number}")  # whatever else is left out
                 if number not in without:
