@@ -29,11 +29,10 @@ class Checks(Shared):
         self._check_newly_published()
 
     def note_begin(self) -> None:
-        """A snapshot is complete: the capture of its database has begun."""
-        known = state_of(self.config).tables
-        for name in {table.database for table in known}.difference(self.begun):
-            places = {table: entry.position for table, entry in known.items() if table.database == name}
-            self.begun[name] = {table: position for table, position in places.items() if position is not None}
+        """A snapshot is complete: the capture of its tables has begun."""
+        for table, entry in state_of(self.config).tables.items():
+            if entry.position is not None:
+                self.begun.setdefault(table.database, {}).setdefault(table, entry.position)
 
     def remember_before(self, name: str) -> None:
         """What a topic holds before files of it are replaced, which may be as soon as they have come."""
