@@ -39,7 +39,7 @@ from cdc_assets.mirror.isolation import attempted, folded
 from cdc_assets.mirror.jobs import Jobs, staging_of
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
 from cdc_assets.mirror.rewrite import are_parted
-from cdc_assets.mirror.steps import files_of, next_step, require_events
+from cdc_assets.mirror.steps import files_of, next_step, require_events, right_up_to
 from cdc_assets.mirror.tasks import FoldResult
 from cdc_assets.mirror.work import MirroredTable, OnStep, StepReport, Work
 
@@ -197,8 +197,10 @@ class Mirrors:
     def _moved(self, table: MirroredTable, lsn: str, window: int) -> MirrorState:
         """The state of a table that has nothing to take up to an LSN; the same if that says nothing new."""
         state = self._state(table.topic)
-        moved = replace(state, lsn=lsn, window=max(state.window, window), gaps=table.target.gaps_since(state.since))
-        return moved if (lsn, moved.gaps) != (state.lsn, state.gaps) else state
+        begin = state.begin or right_up_to(lsn, table.target)  # a snapshot of no rows has no READ that a step would take
+        gaps = table.target.gaps_since(state.since)
+        moved = replace(state, lsn=lsn, window=max(state.window, window), gaps=gaps, begin=begin)
+        return moved if (lsn, gaps, begin) != (state.lsn, state.gaps, state.begin) else state
 
     def _is_lost(self, table: MirroredTable, state: MirrorState) -> bool:
         """Whether the tables of a mirror were removed or rewritten by another program since, or cannot have the columns of today."""

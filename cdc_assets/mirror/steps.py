@@ -173,10 +173,13 @@ def next_step(
 def _begin(step: PlannedStep, known: MirrorState, target: Target) -> str:
     """LSN from which on a mirror is right with a step: the first one, or that with the rows of a table that no snapshot had read
     before. Empty for any other step, and while none has."""
+    return right_up_to(step.until, target) if step.whole or not known.begin else ""
+
+
+def right_up_to(lsn: str, target: Target) -> str:
+    """LSN from which on a mirror that has come to an LSN has all rows of its table; empty if no snapshot has read them up to there."""
     right = target.right_from
-    if right and (step.whole or (not known.begin and right <= step.until)):
-        return max(right, target.rows_from)
-    return ""
+    return max(right, target.rows_from) if right and right <= lsn else ""
 
 
 def _stepped_over(step: PlannedStep, target: Target) -> tuple[Span, ...]:

@@ -61,7 +61,7 @@ class Transactions:
         self.connection_error = ""
         """What the client said last of its connections."""
         self.was_away = False
-        """Whether no broker could be reached for a while, since the last commit."""
+        """Whether no broker could be reached for a while, since the last commit, or since brokers told what is offline."""
         self._denied: Any = None
         self._is_open = False
         own = {"on_delivery": self._delivered, "delivery.report.only.error": True, "error_cb": self._note_connection}
@@ -85,6 +85,8 @@ class Transactions:
             in_sync: see `offline_topics`.
         """
         found = repeated(self._kafka, lambda step_s: self._producer.list_topics(timeout=step_s), limit_s)
+        self._served("poll", 0)  # what was said until now: one address may never answer, which each new producer tries first
+        self.was_away = False
         return offline_topics(found.topics, in_sync)
 
     def partitions(self, topic: str, limit_s: float) -> int:

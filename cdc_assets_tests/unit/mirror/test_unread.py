@@ -58,3 +58,20 @@ def test_events_that_compaction_has_left_are_all_rows_only_of_a_table_that_was_r
     step = next_step(TOPIC, MirrorState(), target, [file], "key int64: a int32 00", anew=True)
     assert step is not None
     assert step.begin == begin
+
+
+def test_a_mirror_of_a_table_that_was_read_without_rows_is_right_from_there(server: StandIn, tmp_path: Path) -> None:
+    """There is no READ that a step would take."""
+    world = World(server, tmp_path / "lake", "a int primary key, n int")
+    world.config = replace(world.config, snapshot=replace(world.config.snapshot, mode="no_data"))
+    world.execute("INSERT INTO dbo.t VALUES (1, 1)")
+    world.capture("snapshot")
+    world.execute("DELETE FROM dbo.t")
+    world.capture()
+    world.mirror()
+    assert not mirrors_of(str(world.lake)).states()[TOPIC].begin
+    world.read_again()
+    world.capture()
+    world.mirror()
+    state = mirrors_of(str(world.lake)).states()[TOPIC]
+    assert "" < state.begin <= state.lsn

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from cdc_assets.adapters.kafka import producer
 from cdc_assets.adapters.kafka.offline import offline_topics
 from cdc_assets.adapters.kafka.producer import KafkaBroker
+from cdc_assets.adapters.kafka.transactions import Transactions
 from cdc_assets.config.settings import KafkaSettings
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets.publish.records import RecordSlice
@@ -159,3 +160,46 @@ def test_an_election_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     own.begin()
     assert own.send("b", RECORD) == (1, "")
     assert client.looked == 3
+
+
+class LateClient:
+    """A client that says what it has found when it is asked for that.
+
+    Args:
+        errors: what it has found, and has not said yet.
+    """
+
+    def __init__(self, errors: list[KafkaError], options: dict[str, Any]) -> None:
+        self.errors, self.say = errors, options["error_cb"]
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(topics={}, timeout=timeout)
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def poll(self, _: float) -> int:
+        while self.errors:
+            self.say(self.errors.pop())
+        return 0
+
+    flush = poll
+
+
+def test_brokers_that_answer_before_a_transaction_were_not_away_in_it() -> None:
+    """One address of theirs may never answer, which each new producer tries first."""
+    errors = [KafkaError(KafkaError._ALL_BROKERS_DOWN)]
+    kafka = SimpleNamespace(
+        Producer=lambda options, **_: LateClient(errors, options),
+        Consumer=None,
+        KafkaError=KafkaError,
+        KafkaException=KafkaException,
+    )
+    own = Transactions(kafka, {}, KafkaSettings("127.0.0.1:1"))
+    own.offline({}, 1.0)
+    own.begin()
+    own.flush(1.0)
+    assert not own.was_away
+    errors.append(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    own.flush(1.0)
+    assert own.was_away
