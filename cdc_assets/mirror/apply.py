@@ -197,7 +197,8 @@ class Mirrors:
     def _moved(self, table: MirroredTable, lsn: str, window: int) -> MirrorState:
         """The state of a table that has nothing to take up to an LSN; the same if that says nothing new."""
         state = self._state(table.topic)
-        begin = state.begin or right_up_to(lsn, table.target)  # a snapshot of no rows has no READ that a step would take
+        # a snapshot of no rows has no READ that a step would take
+        begin = state.begin or right_up_to(lsn, table.target)
         gaps = table.target.gaps_since(state.since)
         moved = replace(state, lsn=lsn, window=max(state.window, window), gaps=gaps, begin=begin)
         return moved if (lsn, gaps, begin) != (state.lsn, state.gaps, state.begin) else state

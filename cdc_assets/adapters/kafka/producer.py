@@ -183,7 +183,6 @@ class KafkaBroker:
 
     def _start(self) -> None:
         own = self._transactions = Transactions(self._kafka, self._options, self._settings)
-        self._offline_at = 0.0  # it has not asked any broker
         with self._translated():
             try:
                 own.start(_REQUEST_TIMEOUT_S)

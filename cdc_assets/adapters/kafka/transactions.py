@@ -61,7 +61,7 @@ class Transactions:
         self.connection_error = ""
         """What the client said last of its connections."""
         self.was_away = False
-        """Whether no broker could be reached for a while, since the last commit, or since brokers told what is offline."""
+        """Whether no broker could be reached for a while, since the last commit, or the start."""
         self._denied: Any = None
         self._is_open = False
         own = {"on_delivery": self._delivered, "delivery.report.only.error": True, "error_cb": self._note_connection}
@@ -70,6 +70,9 @@ class Transactions:
     def start(self, limit_s: float) -> None:
         """Fence older producers of the same transactional id, and end their open transaction."""
         self._resumed("init_transactions", limit_s, 0.0)
+        # what was said until now is of before: one address may never answer, which each new producer tries first
+        self._served("poll", 0)
+        self.was_away = False
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -85,8 +88,6 @@ class Transactions:
             in_sync: see `offline_topics`.
         """
         found = repeated(self._kafka, lambda step_s: self._producer.list_topics(timeout=step_s), limit_s)
-        self._served("poll", 0)  # what was said until now: one address may never answer, which each new producer tries first
-        self.was_away = False
         return offline_topics(found.topics, in_sync)
 
     def partitions(self, topic: str, limit_s: float) -> int:

@@ -172,8 +172,8 @@ class LateClient:
     def __init__(self, errors: list[KafkaError], options: dict[str, Any]) -> None:
         self.errors, self.say = errors, options["error_cb"]
 
-    def list_topics(self, timeout: float) -> Any:
-        return SimpleNamespace(topics={}, timeout=timeout)
+    def init_transactions(self, _: float) -> None:
+        pass
 
     def begin_transaction(self) -> None:
         pass
@@ -196,7 +196,7 @@ def test_brokers_that_answer_before_a_transaction_were_not_away_in_it() -> None:
         KafkaException=KafkaException,
     )
     own = Transactions(kafka, {}, KafkaSettings("127.0.0.1:1"))
-    own.offline({}, 1.0)
+    own.start(1.0)
     own.begin()
     own.flush(1.0)
     assert not own.was_away
