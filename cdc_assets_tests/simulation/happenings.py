@@ -65,6 +65,12 @@ class Happenings(Restores):
         if not self.scheduler.of(actor.kind):
             self.begin(actor.kind)
 
+    def terminate_there(self, actor: Actor) -> None:
+        """It is asked to end, and another one is started as soon as its place is free."""
+        self.scheduler.terminate(actor)
+        if not [other for other in self.scheduler.of(actor.kind) if other is not actor]:
+            self.begin(actor.kind)
+
     def sleep_there(self, actor: Actor) -> None:
         """It stands still until another one is behind a commit of the same kind, or for long."""
         table = actor.at.rpartition(" ")[2] if "commit of" in actor.at else ""

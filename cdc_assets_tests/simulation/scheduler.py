@@ -6,6 +6,8 @@ named step (`core.steps`) and at every call of a port; whoever is chosen goes on
 *A crash* is an error at a pause, which nothing handles; from then on each further pause of that actor raises it again, so that what
 a process would not have reached is not reached. *Sleep* is not to be chosen for some turns, while others of the same kind start and end; one that sleeps lightly
 wakes as soon as somebody else has committed to the table at which it stands.
+*Who is terminated* is interrupted at a pause as by a second signal, wherever it stands, and once more where it sleeps; what it does to
+leave things in order is done.
 *An actor that ends with an error that is told to a user* (`CdcError`, but for `InvariantError`) has done its duty; any other error is a
 fault of the product, and ends the history. So is to be told that another writer has taken over where there was none.
 """
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 from time import process_time
 from typing import Final
 
+from cdc_assets.core.interruption import Interrupted
 from cdc_assets.errors import CdcError, FencedError, InvariantError
 from cdc_assets_tests.crashes import PowerCutError
 
@@ -47,6 +50,8 @@ class Actor:
 
     Args:
         kind: what it does.
+        is_interrupted: at its next pause, or where it stands.
+        is_to_end: it was asked to end, and sleeps no more.
         asleep_until: number of the turn from which it may be chosen.
         wakes_behind: it wakes as soon as another one pauses there; empty if it does not.
     """
@@ -57,6 +62,8 @@ class Actor:
     asleep_until: int = 0
     wakes_behind: str = ""
     has_crashed: bool = False
+    is_interrupted: bool = False
+    is_to_end: bool = False
     has_ended: bool = False
     has_rivals: bool = False
     at: str = "its beginning"
@@ -82,6 +89,8 @@ class Scheduler:
         self.actors: list[Actor] = []
         self.on_pause: Callable[[Actor], None] = lambda _: None
         """Called when an actor has come to a pause, before anybody goes on."""
+        self.to_retry: list[str] = []
+        """Kinds of those that have failed, and may be started again."""
         self.accused: list[str] = []
         """What actors have done that none may do."""
 
@@ -105,11 +114,14 @@ class Scheduler:
                 self._say(f"{actor.name} ends")
         except PowerCutError:
             pass
+        except Interrupted:
+            self._say(f"{actor.name} has ended as it was asked to")
         except InvariantError as error:
             actor.fault = error
         except CdcError as error:
             if isinstance(error, FencedError) and not actor.has_rivals:
                 actor.fault = error
+            self.to_retry += [actor.kind] * error.retryable
             self._say(f"{actor.name} ends, told: {type(error).__name__}: {str(error)[:300]}")
         except BaseException as error:  # noqa: BLE001 - raised again by the history
             actor.fault = error
@@ -121,6 +133,7 @@ class Scheduler:
 
         Raises:
             PowerCutError: the actor has crashed.
+            Interrupted: it was terminated.
         """
         actor = self._current
         if actor is None:  # somebody looks who is no actor
@@ -132,6 +145,9 @@ class Scheduler:
         actor.go.acquire()
         if actor.has_crashed:
             raise PowerCutError(at)
+        if actor.is_interrupted or (actor.is_to_end and at == "sleep"):
+            actor.is_interrupted = False
+            raise Interrupted(at)
 
     @property
     def current(self) -> Actor | None:
@@ -203,6 +219,13 @@ class Scheduler:
         actor.has_crashed = True
         while not actor.has_ended:
             self.go_on(actor)
+
+    def terminate(self, actor: Actor) -> None:
+        """It is asked to end, and does so with its next turns."""
+        if not actor.has_crashed:
+            self._say(f"{actor.name} is terminated at {actor.at}")
+            actor.is_interrupted = actor.is_to_end = True
+            self.wake(actor)
 
     def sleep(self, actor: Actor, turns: int, behind: str = "") -> None:
         """It is not chosen for so many turns.

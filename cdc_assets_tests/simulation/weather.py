@@ -25,6 +25,8 @@ EVENTS: Final = {
     "start": 40,
     "await_moment": 50,
     "crash": 6,
+    "terminate": 3,
+    "retry": 3,
     "sleep": 4,
     "later": 6,
     "calm": 6,
@@ -104,6 +106,19 @@ class Weather(Consumers):
             self.scheduler.crash(actor)
             self.remember()
             self._succeed(actor)
+
+    def terminate(self) -> None:
+        """A process is asked to end."""
+        if (actor := self._anybody()) is not None:
+            self.scheduler.terminate(actor)
+            self._succeed(actor)
+
+    def retry(self) -> None:
+        """A run that has failed is queued again."""
+        if self.scheduler.to_retry:
+            kind = self.scheduler.to_retry.pop()
+            if len(self.scheduler.of(kind)) < MOST[kind]:
+                self.begin(kind)
 
     def sleep(self) -> None:
         """A process stands still for long."""
