@@ -15,6 +15,7 @@ import pytest
 from cdc_assets.adapters.sqlserver import retry as sqlserver_retry
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import ConnectionSettings
+from cdc_assets.core.identifiers import TableId
 from cdc_assets_tests.contract.real import RealServer
 from mssql_standin.control import StandIn
 
@@ -55,6 +56,22 @@ def remake(server: Server, name: str, *, cdc: bool) -> None:
     server.execute(f"CREATE DATABASE [{name}]")
     if cdc:
         server.execute("EXEC sys.sp_cdc_enable_db", database=name)
+
+
+def table(name: str, schema: str = "dbo") -> TableId:
+    """A table of the first database."""
+    return TableId(DATABASE, schema, name)
+
+
+def enable(server: Server, name: str, instance: str | None = None) -> None:
+    """Have a table captured."""
+    server.execute(
+        "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = ?, @role_name = NULL, "
+        "@capture_instance = ?",
+        name,
+        instance or f"dbo_{name}",
+        database=DATABASE,
+    )
 
 
 @pytest.fixture(autouse=True)
