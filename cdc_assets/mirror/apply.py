@@ -242,8 +242,9 @@ class Mirrors:
         former = retyped_from(current, shape) if current is not None and retyped else ()
         declared = shape.current if current is None or planned.whole or retyped else current
         strict = frozenset(field.name for field in declared if not field.nullable)
-        absences = planned.takes(self._state(topic).absences)
-        return Work(table, planned, leaves, absences, retyped, wanted, retyped_from=former, strict=strict)
+        state = self._state(topic)
+        absences, begin = planned.takes(state.absences), state.behind(planned).begin
+        return Work(table, planned, leaves, absences, begin, retyped, wanted, retyped_from=former, strict=strict)
 
     # ---- one turn ----------------------------------------------------------------------------------------------
 

@@ -117,7 +117,7 @@ class Jobs:
     def _fold_tasks(self, work: Work, attempt: str) -> list[FoldTask]:
         planned, topic = work.planned, work.table.topic
         void = Void(planned.since, planned.until, proof=planned.proof) if planned.void else None
-        lacks = planned.void or work.table.target.lacks_rows(planned.since)
+        lacks = planned.void or not work.begin or work.table.target.lacks_rows(planned.since)
         everything = range(len(work.leaves)) if void is not None or work.retyped else ()
         touched = sorted({piece.number for piece in work.pieces} | set(everything))
         one = _is_one(work.table)

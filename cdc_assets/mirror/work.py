@@ -92,6 +92,8 @@ class Work:
     planned: PlannedStep
     leaves: list[Leaf]
     absences: list[MissingRows]
+    begin: str = ""
+    """LSN from which on the mirror is right after the step; empty if there are rows that no snapshot has read up to there."""
     retyped: bool = False
     history: pa.Schema | None = None
     pieces: tuple[Piece, ...] = ()

@@ -134,3 +134,24 @@ def test_rows_that_no_snapshot_has_read(server: StandIn, tmp_path: Path, changes
     world.capture()
     world.mirror()
     assert ordered(world.rows()) == ordered(world.on_server("a, n"))
+
+
+def test_rows_that_are_read_later_than_events_have_removed_others(server: StandIn, tmp_path: Path) -> None:
+    """The mirror comes near to the reading by a step of its own, and keeps the versions of before."""
+    world = World(server, tmp_path / "lake", "a int, n int")
+    world.config = replace(world.config, snapshot=replace(world.config.snapshot, mode="no_data"))
+    world.execute("INSERT INTO dbo.t VALUES (1, 1), (2, 2)")
+    world.capture("snapshot")
+    world.execute("UPDATE dbo.t SET n = 5 WHERE a = 2")
+    world.capture()
+    world.mirror()
+    world.execute("UPDATE dbo.t SET n = 6 WHERE a = 2")
+    world.execute("DELETE FROM dbo.t WHERE a = 1")
+    world.capture()
+    world.execute("INSERT INTO dbo.t VALUES (3, 3)")
+    world.read_again()
+    world.mirror()
+    world.capture()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("a, n"))
+    assert [(row["a"], row["n"]) for row in world.versions()] == [(2, 5)]
