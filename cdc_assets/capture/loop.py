@@ -189,7 +189,7 @@ class StreamLoop:
         drafts: list[Window] = []
         well, worked = self._each(databases, lambda database: self._prepare(database, drafts))
         try:
-            troubles = self._step(drafts)
+            troubles = self._step(drafts, databases)
         except RetryableError as error:
             self._wait_out(_WINDOWS, error)
             return True
@@ -326,13 +326,14 @@ class StreamLoop:
             drafts.append(window)
         return window is not None
 
-    def _step(self, drafts: Sequence[Window]) -> Mapping[str, CdcError]:
+    def _step(self, drafts: Sequence[Window], databases: Sequence[str]) -> Mapping[str, CdcError]:
         """Carry out the windows in flight, or else the drafted ones; returns errors by database."""
         pending = self._ledger.state.pending
         if any(window.kind != "stream" for window in pending) or not (pending or drafts):
             return {}
         windows = pending or self._planner.record(drafts)
-        return self._activities.windows.execute(windows, repeated=bool(pending))
+        has_others = not {window.database for window in windows}.issuperset(databases)
+        return self._activities.windows.execute(windows, repeated=bool(pending), has_others=has_others)
 
     def _follow_up(self, database: str) -> bool:
         """Do what follows a database's window, also if there was none; returns whether signals caused any work."""

@@ -23,6 +23,7 @@ from cdc_assets.config.filters import TableFilter
 from cdc_assets.config.patterns import Patience
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import (
+    DATABASE_ERRORS,
     TURN_ERRORS,
     CdcDisabledError,
     CdcError,
@@ -148,6 +149,9 @@ class Opening:
             except (LoginError, PreflightError) as error:  # what it has in flight would hold up all others
                 selected.pop(database, None)
                 unavailable.setdefault(database, error)
+            except DATABASE_ERRORS as error:  # whatever else is wrong: a restore may be what nobody could see
+                selected.pop(database, None)
+                unavailable[database] = error
         for database, problem in unavailable.items():
             if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
                 leave_out_database(self._ledger, self._lake, database, problem)
@@ -210,7 +214,8 @@ class Opening:
             activities.incremental.recover(database)
         # a window in flight, before any filter can take a table out of it
         pending = [window for window in self._ledger.state.pending if window.kind == "stream"]
-        troubles = activities.windows.execute(pending, repeated=True) if pending else {}
+        waiting = {table.database for table in captured}.difference(unavailable, (one.database for one in pending))
+        troubles = activities.windows.execute(pending, repeated=True, has_others=bool(waiting)) if pending else {}
         for database, trouble in troubles.items():
             is_busy = isinstance(trouble, TURN_ERRORS)  # the loop tries again
             if not is_busy or self._ledger.state.in_flight(database):
@@ -220,7 +225,8 @@ class Opening:
             activities.structures.recover(database)
         # a snapshot in flight holds a number, so it comes before new ones; first that with a round in flight, behind which none is planned
         done, known = SnapshotSummary(), self._ledger.state
-        for database in sorted(known.snapshots, key=lambda name: known.in_flight(name) is None):
+        snapshots = known.snapshots.keys() - unavailable.keys()  # one of a busy database waits until it answers
+        for database in sorted(snapshots, key=lambda name: (known.in_flight(name) is None, name)):
             run = self._ledger.state.snapshots[database]
             with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
                 done += activities.snapshotter.resume(database, captured)
@@ -235,7 +241,7 @@ class Opening:
         return done
 
     def snapshot(self, database: str, requests: Sequence[Request]) -> SnapshotSummary:
-        """Snapshot tables; if their database is restored meanwhile, or refuses the login while there are others, they fail.
+        """Snapshot tables; if their database is restored meanwhile, or cannot be read while there are others, they fail.
 
         Raises:
             CdcError: see `snapshot.run.Snapshotter.run`.
@@ -252,6 +258,11 @@ class Opening:
                 if isinstance(error, CdcDisabledError):  # it may have been restored without it
                     check_recovery_fork(self._ledger, self._server.source, database)
                 leave_out_database(self._ledger, self._lake, database, error)
+                failed += troubled_by_database(tables, {database: error})
+            except DATABASE_ERRORS as error:  # what was begun goes on when it answers
+                if not self._has_others or self._ledger.state.in_flight(database):
+                    raise
+                log.warning("The snapshot of %s waits: %s", database, error)
                 failed += troubled_by_database(tables, {database: error})
         return done + SnapshotSummary(failed=tuple(failed))
 

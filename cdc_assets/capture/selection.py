@@ -18,12 +18,13 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import TopicOwners, check_conflicts
 from cdc_assets.errors import (
+    DATABASE_ERRORS,
     CdcError,
     ConfigurationError,
     CredentialsError,
-    DatabaseAwayError,
     LoginError,
     PreflightError,
+    RetryableError,
     describe_error,
 )
 from cdc_assets.history.store import SchemaHistory
@@ -130,7 +131,7 @@ def select(config: CaptureConfig, server: Server, state: CaptureState) -> Select
                 tables[database] = source.user_tables(database)
         except CredentialsError:  # of the whole server
             raise
-        except (DatabaseAwayError, LoginError, PreflightError) as error:
+        except (LoginError, PreflightError, *DATABASE_ERRORS) as error:
             problem = error
         if problem is not None:  # one that is gone has the letter case of the settings
             unavailable[begun.get(database.lower(), database)] = problem
@@ -193,10 +194,10 @@ def _begun(state: CaptureState) -> set[str]:
 
 def _refuse_unknown(state: CaptureState, unavailable: Mapping[str, CdcError]) -> None:
     """Raise the problem of a database of which nothing was ever read: the settings or the set-up are wrong. One that is only
-    offline comes back, and stops no other one that is captured."""
+    offline or busy stops no other one that is captured."""
     begun = _begun(state)
     for database, problem in unavailable.items():
-        if database not in begun and not (begun and isinstance(problem, DatabaseAwayError)):
+        if database not in begun and not (begun and isinstance(problem, RetryableError)):
             raise problem
 
 

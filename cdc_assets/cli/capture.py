@@ -29,7 +29,7 @@ from cdc_assets.cli.console import (
 from cdc_assets.cli.ending import give_up
 from cdc_assets.cli.engine import capture_by_engine
 from cdc_assets.cli.exported import exported
-from cdc_assets.cli.follow import LOGIN, Retries, after, is_temporary, limits
+from cdc_assets.cli.follow import LOGIN, Retries, after, limits
 from cdc_assets.cli.until_now import Goal, check_goal
 from cdc_assets.config.engine import is_engine_file
 from cdc_assets.config.kinds import LONGEST_MS
@@ -41,7 +41,7 @@ from cdc_assets.core.interruption import listening, sleep
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.ran_on import count_of
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.shared.progress import OnProgress, Progress, StreamSummary, TroubledTable
+from cdc_assets.shared.progress import OnProgress, Progress, StreamSummary, TroubledTable, is_temporary
 
 _SESSION = "cdc_assets.adapters.spark.session"
 ENDED = {

@@ -15,15 +15,14 @@ while the other tables stream.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from cdc_assets import errors
 from cdc_assets.core.interruption import sleep
 from cdc_assets.core.outages import Outages
 from cdc_assets.core.task_counters import note_retry
 from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, RetryableError
-from cdc_assets.shared.progress import ShouldYield, TroubledTable
+from cdc_assets.shared.progress import ShouldYield
 
 log = logging.getLogger(__name__)
 
@@ -125,12 +124,6 @@ def limits(follow: bool, idle: float | None) -> dict[str, Any]:
     if follow:
         return {"idle_timeout_s": 0.0, "max_duration_s": 0.0}
     return {} if idle is None else {"idle_timeout_s": idle}
-
-
-def is_temporary(failed: Sequence[TroubledTable]) -> bool:
-    """Whether one of the tables failed for a temporary reason; the reason begins with the error's name."""
-    kinds = (getattr(errors, trouble.reason.partition(":")[0], None) for trouble in failed)
-    return any(isinstance(kind, type) and issubclass(kind, RetryableError) for kind in kinds)
 
 
 def after(seconds: float) -> ShouldYield:

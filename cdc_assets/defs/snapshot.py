@@ -20,7 +20,7 @@ from cdc_assets.defs.tags import tag_run
 from cdc_assets.defs.writing import reported_in_any_case, writing, writing_assets
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.metrics.exports import exported_metrics
-from cdc_assets.shared.progress import Progress, SnapshotSummary
+from cdc_assets.shared.progress import Progress, SnapshotSummary, is_temporary
 
 
 class SnapshotConfig(dg.Config):
@@ -82,7 +82,8 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
             raise dg.Failure(
                 description="\n".join(f"{trouble.table}: {trouble.reason}" for trouble in summary.failed),
                 metadata={"read": len(summary.tables), "failed": len(summary.failed)},
-                allow_retries=False,
+                # a retry would read again what was read
+                allow_retries=is_temporary(summary.failed) and not summary.tables,
             )
 
     return snapshot

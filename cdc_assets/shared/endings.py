@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import step
-from cdc_assets.errors import CdcDisabledError, CdcError, DatabaseRestoredError
+from cdc_assets.errors import TURN_ERRORS, CdcDisabledError, CdcError, DatabaseRestoredError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.step import leave_out_if_readable
 from cdc_assets.ledger.ledger import Ledger
@@ -63,8 +63,18 @@ def leave_out_database(ledger: Ledger, lake: Lake, database: str, error: CdcErro
 
     Without change data capture its tables end: changes made meanwhile were never recorded. A database that is offline
     or gone for a while keeps its positions. A restored database is left as it is: its topics belong to another history.
+    One that is busy, or whose replica lags, keeps its snapshot, too.
+
+    Raises:
+        CdcError: the given one, if it is busy and what it has in flight cannot be given up without a loss.
     """
     log.error("Database %s is left out: %s", database, error)
+    if isinstance(error, TURN_ERRORS):
+        window = ledger.state.in_flight(database)
+        if window is not None and (window.kind != "stream" or is_split(ledger, lake, database)):
+            raise error
+        abandon_window(ledger, lake, database)
+        return
     give_up(ledger, lake, database, error)
     if isinstance(error, CdcDisabledError):
         end_tables(ledger, lake, database, error)
@@ -120,6 +130,14 @@ def _fail_tables(ledger: Ledger, lake: Lake, database: str, reason: str) -> None
 
 def abandon_in_flight(ledger: Ledger, lake: Lake, database: str, *, repeated: bool = True) -> None:
     """Give up the window or snapshot in flight of a database that cannot be read now, so that the others continue.
+    A snapshot ends (`give_up_snapshot`).
+    """
+    abandon_window(ledger, lake, database, repeated=repeated)
+    give_up_snapshot(ledger, lake, database)
+
+
+def abandon_window(ledger: Ledger, lake: Lake, database: str, *, repeated: bool = True) -> None:
+    """Give up the window in flight of a database that cannot be read now.
 
     Tables that the window has committed are complete to its end; its number is taken in the others, so that no writer that was
     believed dead commits them later. Transactions that it has not committed yet are left to
@@ -127,7 +145,6 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str, *, repeated: bo
     other databases in flight, unless no other writer can hold files of this one (`repeated`), for all are one commit. The others
     keep their position and are read again. A
     table fails if the window committed one generation of its topic and not the next, for no position is right for both.
-    A snapshot ends (`give_up_snapshot`).
     """
     state, now = ledger.state, ledger.clock.now()
     window = state.in_flight(database)
@@ -147,7 +164,6 @@ def abandon_in_flight(ledger: Ledger, lake: Lake, database: str, *, repeated: bo
             unpublished={database: left} if left else {},
             published=published,
         )
-    give_up_snapshot(ledger, lake, database)
 
 
 def is_split(ledger: Ledger, lake: Lake, database: str) -> bool:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, Self
 
+from cdc_assets import errors
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.ran_on import NOWHERE, RanOn
+from cdc_assets.errors import RetryableError
 from cdc_assets.history.drift import Difference
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.files import DataFile
@@ -168,6 +170,12 @@ class TroubledTable:
     reason: str
     gap_after: Lsn | None = None
     gap_until: Lsn | None = None
+
+
+def is_temporary(failed: Sequence[TroubledTable]) -> bool:
+    """Whether one of the tables failed for a temporary reason; the reason begins with the error's name."""
+    kinds = (getattr(errors, trouble.reason.partition(":")[0], None) for trouble in failed)
+    return any(isinstance(kind, type) and issubclass(kind, RetryableError) for kind in kinds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ class Asked:
                 raise ServerBusyError(
                     "Transaction was deadlocked on lock resources, and has been chosen as the victim."
                 )
+            if arguments and isinstance(arguments[0], str) and arguments[0] in self._server.held:
+                raise self._server.held[arguments[0]]
             return self._connection.ask(name, arguments, named)
 
         return ask
@@ -52,7 +54,7 @@ class AskedBulk(SimulatedBulk):
         for text, error in list(self.server.refusals.items()):
             if text in statement:
                 raise error
-        for name, error in list(self.server.troubles.items()):
+        for name, error in [*self.server.troubles.items(), *self.server.held.items()]:
             if f"[{name}]" in statement:
                 raise error
         server = answering(self.server, self.needs)

@@ -116,6 +116,10 @@ class Happenings(Restores):
         """A database goes away."""
         self.leave_database()
 
+    def hold_there(self, _: Actor) -> None:
+        """A database does not answer any more."""
+        self.hold_database()
+
     def busy_there(self, actor: Actor) -> None:
         """A snapshot is planned, and what it asks next is the victim of a deadlock; before it asks again, a table of another database
         is handed over and captured."""

@@ -31,7 +31,7 @@ AT: Final = {
     },
     "signals-recorded": {"work_beside": 2, "scan_there": 2},
     "server.table_schemas": {"busy_there": 3},
-    "snapshot-planned": {"busy_there": 3, "crash_there": 1, "terminate_there": 1},
+    "snapshot-planned": {"busy_there": 3, "crash_there": 1, "terminate_there": 1, "hold_there": 1},
     "commit of READs": {
         "lose_there": 3,
         "refuse_reads_there": 3,
@@ -41,7 +41,7 @@ AT: Final = {
         "terminate_there": 1,
     },
     "reads-committed": {"crash_there": 2},
-    "round-written": {"crash_there": 2, "work_beside": 1},
+    "round-written": {"crash_there": 2, "work_beside": 1, "hold_there": 1},
     "commit of round": {
         "crash_there": 4,
         "lose_there": 3,
@@ -53,8 +53,8 @@ AT: Final = {
     "round-planned": {"work_beside": 2, "crash_there": 1, "terminate_there": 1},
     "moment-fixed": {"work_beside": 3, "lag_there": 1},
     "read of rows": {"work_beside": 3, "lag_there": 2},
-    "read of changes": {"leave_there": 3, "scan_some": 1, "work_beside": 1},
-    "table-committed": {"crash_there": 2, "sleep_there": 1},
+    "read of changes": {"leave_there": 3, "scan_some": 1, "work_beside": 1, "hold_there": 1},
+    "table-committed": {"crash_there": 2, "sleep_there": 1, "hold_there": 1},
     "commit of window": {
         "sleep_there": 2,
         "leave_out_there": 4,
@@ -62,6 +62,7 @@ AT: Final = {
         "lose_there": 3,
         "fill_there": 1,
         "terminate_there": 1,
+        "hold_there": 1,
     },
     "commit of number left out": {"crash_there": 1},
     "files-joined": {"rewrite_there": 2, "sleep_there": 1, "fill_there": 1, "terminate_there": 1},
@@ -79,7 +80,7 @@ AT: Final = {
     "retention-announced": {"crash_there": 1, "sleep_there": 1},
     "checkpoint-prepared": {"sleep_there": 1, "rewrite_there": 1},
     "snapshot-complete": {"mirror_there": 3, "work_beside": 1, "fill_there": 1},
-    "window-complete": {"follow_there": 3, "crash_there": 1, "make_there": 3, "terminate_there": 1},
+    "window-complete": {"follow_there": 3, "crash_there": 1, "make_there": 3, "terminate_there": 1, "hold_there": 1},
     "publish-begun": {"overtake_there": 1, "refuse_there": 2},
     "publish-sent": {"overtake_there": 1, "lose_sent": 2, "refuse_there": 2, "time_out": 1, "terminate_there": 1},
 }

@@ -87,6 +87,8 @@ class LaggingServer(SimulatedServer):
     """Rows of all signal tables, by id."""
     is_busy: bool = False
     """Whether the next question of somebody is the victim of a deadlock."""
+    held: dict[str, CdcError] = field(default_factory=dict)
+    """What each question about a database ends with."""
     refusals: dict[str, CdcError] = field(default_factory=dict)
     """What statements that hold a text end with."""
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.errors import DatabaseAwayError, QueryError
+from cdc_assets.errors import DatabaseAwayError, LockTimeoutError, QueryError
 from cdc_assets_tests.simulation.consumers import Consumers
 from cdc_assets_tests.simulation.processes import MOST
 from cdc_assets_tests.simulation.scheduler import Actor
@@ -48,6 +48,7 @@ EVENTS: Final = {
     "refuse_reads": 1,
     "accept_reads": 3,
     "leave_database": 1,
+    "hold_database": 1,
     "return_database": 3,
     "new_table": 2,
     "ask_for_rows": 24,
@@ -334,9 +335,17 @@ class Weather(Consumers):
         self.say(f"{name} is away")
         self.server.troubles[name] = DatabaseAwayError(f"{name} is offline.")
 
+    def hold_database(self) -> None:
+        """Somebody changes the structure of a database, and does not commit: who asks about it waits in vain."""
+        name = self.rng.choice(self.config.connection.databases)
+        if self.has_begun:
+            self.say(f"{name} is locked")
+            self.server.held[name] = LockTimeoutError(f"A lock in {name} was not granted.")
+
     def return_database(self) -> None:
         """It is there again."""
         self.server.troubles.clear()
+        self.server.held.clear()
         self.server.is_busy = False
 
     def end_faults(self) -> None:

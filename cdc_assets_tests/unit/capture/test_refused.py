@@ -6,49 +6,21 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.errors import CdcDisabledError, CdcError, CredentialsError, LoginError, ObjectDeniedError
 from cdc_assets.overview import CaptureOverview, inspect_server
 from cdc_assets.snapshot.run import Snapshotter
 from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.capture.refusing import Refusing, two
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import DATABASE
 from cdc_assets_tests.unit.streaming.tables import told
-from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
-
-
-class Refusing(TwoDatabases):
-    """A server of which some databases refuse some questions."""
-
-    def __getattribute__(self, name: str) -> Any:
-        found, refusals = super().__getattribute__(name), super().__getattribute__("__dict__").get("refusals", {})
-        if name not in refusals:
-            return found
-
-        def asked(database: str, *rest: Any) -> Any:
-            if database in refusals[name]:
-                raise refusals[name][database]
-            return found(database, *rest)
-
-        return asked
-
+from cdc_assets_tests.unit.streaming.two_databases import OTHER
 
 QUESTIONS = ["user_tables", "capture_instances", "max_transaction_lsn", "low_water_marks", "max_captured_lsn"]
-
-
-def two(path: Path, **changes: object) -> tuple[Refusing, CaptureConfig, TableId, TableId]:
-    server = Refusing()
-    lines, other = server.create("lines", rows=2), server.create_other("other", rows=2)
-    server.idle_tick()
-    config = config_of_two(path, **changes)
-    make_capture(server, config).snapshot()
-    server.commit((lines, "insert", 50, "a"), (other, "insert", 50, "a"))
-    return server, config, lines, other
 
 
 def refuse(server: Refusing, database: str, error: CdcError | None) -> None:

@@ -1,0 +1,105 @@
+"""A database that is busy, or whose replica lags, for long stops no other one."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.steps import listening
+from cdc_assets.errors import CdcError, IncompleteReadError, LockTimeoutError
+from cdc_assets_tests.crashes import PowerCutError, cut_at
+from cdc_assets_tests.unit.capture.refusing import two
+from cdc_assets_tests.unit.streaming.captures import make_capture
+from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import DATABASE
+from cdc_assets_tests.unit.streaming.two_databases import OTHER
+
+BUSY = [LockTimeoutError("Lock request time out."), IncompleteReadError("It lags.")]
+QUESTIONS = [
+    "user_tables",
+    "recovery_fork",
+    "capture_instances",
+    "max_transaction_lsn",
+    "low_water_marks",
+    "active_instances",
+]
+
+
+@pytest.mark.parametrize("step", ["", "window-planned", "table-committed", "files-written"])
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("error", BUSY)
+@pytest.mark.parametrize("both", [True, False])
+def test_the_others_go_on(tmp_path: Path, error: CdcError, question: str, step: str, both: bool) -> None:
+    server, config, lines, other = two(tmp_path, max_retries=3)
+    if not both:
+        make_capture(server, config).stream()
+        server.commit((other, "insert", 60, "a"))
+    if step:
+        with cut_at(step), pytest.raises(PowerCutError):
+            make_capture(server, config).stream()
+    server.__dict__["refusals"] = {question: {OTHER: error}}
+    lsn = server.commit((lines, "insert", 51, "a"), (other, "insert", 51, "a"))
+    for _ in range(2):
+        with suppress(CdcError):
+            make_capture(server, config).stream()
+    assert state_of(config).tables[lines].position == lsn
+    server.__dict__["refusals"] = {}
+    make_capture(server, config).stream()
+    assert state_of(config).tables[other].position == lsn
+    for table in (lines, other):
+        assert [event.key for event in events_of(config, table)] == [
+            1,
+            2,
+            50,
+            *[60] * (table == other and not both),
+            51,
+        ]
+
+
+@pytest.mark.parametrize("question", ["recovery_fork", "low_water_marks"])
+def test_so_they_do_if_it_gets_busy_in_the_middle_of_its_window(tmp_path: Path, question: str) -> None:
+    server, config, lines, other = two(tmp_path, max_retries=3)
+    make_capture(server, config).stream()
+    server.commit((other, "insert", 60, "a"))
+    made: list[Lsn] = []
+
+    def refuse(step: str) -> None:
+        if step == "window-planned" and not made:
+            server.__dict__["refusals"] = {question: {OTHER: BUSY[0]}}
+            made.append(server.commit((lines, "insert", 51, "a")))
+
+    with listening(refuse), pytest.raises(LockTimeoutError):
+        make_capture(server, config).stream()
+    assert state_of(config).tables[lines].position == made[0]
+    server.__dict__["refusals"] = {}
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, other)] == [1, 2, 50, 60]
+
+
+@pytest.mark.parametrize("question", ["recovery_fork", "max_captured_lsn"])
+@pytest.mark.parametrize("error", BUSY)
+def test_new_tables_of_the_others_are_read(tmp_path: Path, error: CdcError, question: str) -> None:
+    server, config, _, _ = two(tmp_path)
+    new, beside = server.create("new", rows=1), server.create_other("beside", rows=1)
+    server.idle_tick()
+    server.__dict__["refusals"] = {question: {DATABASE: error}}
+    assert make_capture(server, config).snapshot([new, beside]).tables == (beside,)
+    server.__dict__["refusals"] = {}
+    assert make_capture(server, config).snapshot().tables == (new,)
+
+
+def test_rows_that_were_read_of_it_are_not_read_again(tmp_path: Path) -> None:
+    server, config, _, _ = two(tmp_path)
+    new, beside = server.create("new", rows=1), server.create_other("beside", rows=1)
+    server.idle_tick()
+    with cut_at("round-complete"), pytest.raises(PowerCutError):
+        make_capture(server, config).snapshot([new])
+    begun = state_of(config).snapshots[DATABASE]
+    server.__dict__["refusals"] = {"recovery_fork": {DATABASE: BUSY[0]}}
+    assert make_capture(server, config).snapshot([beside]).tables == (beside,)
+    assert state_of(config).snapshots[DATABASE] == begun
+    server.__dict__["refusals"] = {}
+    assert make_capture(server, config).snapshot().tables == (new,)
+    assert [event.key for event in events_of(config, new)] == [1]
