@@ -66,6 +66,20 @@ def test_a_database_that_is_left_out_of_the_binlog_is_named(tmp_path: Path) -> N
         assert "leaves shop out of its binlog" in found["binlog", "shop.items"]["actual"]
 
 
+def test_a_compressed_binlog_is_named(tmp_path: Path) -> None:
+    """The connector passes over what is compressed, and the binlog is read to its end all the same."""
+    with MariaDb(tmp_path / "server.log") as server:
+        server.execute("create table items (id int primary key, note text)")
+        own = properties_of(server, 0)
+        server.execute("set global log_bin_compress = 1; insert into items values (1, repeat('x', 1000))")
+        assert "Write_rows_compressed" in server.execute("show binlog events")
+        found = wrong(tmp_path, own)
+        assert found.keys() == {("binlog", "shop.items")}
+        assert "passes over each compressed change" in found["binlog", "shop.items"]["actual"]
+        server.execute("set global log_bin_compress = off")
+        assert not wrong(tmp_path, own)
+
+
 class RelayingMariaDb(MariaDb):
     """It writes what it receives as a replica into its own binlog."""
 

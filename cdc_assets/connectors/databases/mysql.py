@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.connectors.databases.binlog import Binlog
 from cdc_assets.connectors.databases.session import TIMEOUT_S, DriverSession, Rows, require_driver
 from cdc_assets.connectors.databases.signal_table import SignalTable, captured_check
 from cdc_assets.connectors.databases.tables import ConnectorFilter, column, structures
@@ -15,7 +16,7 @@ from cdc_assets.connectors.engine.source import LogPoint, Retention, binlog_poin
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
-from cdc_assets.errors import CdcError, PreflightError, QueryError
+from cdc_assets.errors import CdcError, QueryError
 
 _REFUSED = (1044, 1045, 1698, 2061)
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
@@ -27,13 +28,6 @@ _RIGHTS = {
 _LOCKS = ("RELOAD", "LOCK TABLES")
 _NO_BORDER = ("Wrong offset", "Invalid pos")
 """What servers say of a binlog position at which no event begins, and of one after its end (error 1220)."""
-_REPLICA = (
-    "SHOW REPLICA STATUS",
-    "SHOW ALL SLAVES STATUS",
-    "SHOW SLAVE STATUS",
-    "SHOW GLOBAL STATUS WHERE variable_name = 'Slaves_running' AND value <> '0'",
-)
-"""Queries that have rows where a server is a replica: of MySQL, of MariaDB, of old servers, and of MariaDB without a further right."""
 
 _MAX_EVENTS, _MAX_FILES = 2000, 3
 _MAPPED = re.compile(r"\((.+\..+)\)")
@@ -68,11 +62,6 @@ def read_tables(config: EngineConfig) -> Callable[..., bool]:
         return table[0].lower() == signals or accepts(database=database, table=table)
 
     return reads
-
-
-def _names(found: object) -> frozenset[str]:
-    """Names in a list of the server's."""
-    return frozenset(name.strip() for name in str(found or "").split(",") if name.strip())
 
 
 class MySqlProbe:
@@ -111,6 +100,7 @@ class MySqlProbe:
             refused=lambda error: bool(error.args) and error.args[0] in _REFUSED,
             lost=lambda connection: not connection.open,
         )
+        self._binlog = Binlog(config, self._session)
         columns = "id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL"
         self._signal_table = SignalTable(config, self._session, quote="`", marks="%s, %s, %s", columns=columns)
 
@@ -129,23 +119,11 @@ class MySqlProbe:
         Raises:
             CdcError: the server cannot be queried, or writes no binlog.
         """
-        found = self._status()
+        found = self._binlog.status()
         return binlog_point(found["file"], int(found["position"]))
-
-    def _status(self) -> Mapping[str, Any]:
-        found = self._session.one("SHOW BINARY LOG STATUS" if self._renamed() else "SHOW MASTER STATUS")
-        if not found:
-            raise PreflightError("The server writes no binlog (log_bin is OFF). Next: start it with log-bin=bin.")
-        return found
 
     def check_replication(self) -> None:
         """Not known: MySQL has no replication slots. The connector's client notices a lost connection by missing heartbeats."""
-
-    def _renamed(self) -> bool:
-        """MySQL 8.4 has no `SHOW MASTER STATUS` any more; MariaDB keeps it."""
-        text = str(self._session.one("SELECT VERSION() AS version")["version"])
-        found = re.match(r"(\d+)\.(\d+)", text)
-        return found is not None and "mariadb" not in text.lower() and (int(found[1]), int(found[2])) >= (8, 2)
 
     def has_no_changes_between(self, offset: Mapping[str, Any], end: LogPoint) -> bool:
         """Whether the binlog holds no rows of tables that the connector reads, and no TRUNCATE, after an offset.
@@ -266,33 +244,8 @@ class MySqlProbe:
         return [schema for schema in found if accepts(database=(schema.table.database,), table=(str(schema.table),))]
 
     def unsent(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
-        """Those whose database the server leaves out of its binlog; all of them if it leaves out what it receives as a replica."""
-        if not tables or self._config.properties.get("snapshot.mode") == "initial_only":
-            return {}
-        if self._leaves_out_its_source():
-            why = (
-                "the server is a replica that keeps the changes of its source out of its own binlog (log_replica_updates=OFF), so "
-                "none of them comes. Next: start the server with log-replica-updates (log-slave-updates before MySQL 8.0.26, and of "
-                "MariaDB), and then request an incremental snapshot of the table, because changes of before are not in the binlog; or "
-                "capture from its source; if it receives nothing any more, end that (RESET REPLICA ALL)"
-            )
-            return dict.fromkeys(tables, why)
-        status = self._status()
-        written, ignored = (_names(status.get(f"binlog_{what}_db")) for what in ("do", "ignore"))
-        return {
-            table: f"the server leaves {table.database} out of its binlog, so none of its changes comes. Next: start the server without "
-            "binlog-do-db and binlog-ignore-db for it, and then request an incremental snapshot of the table, because changes of before are "
-            "not in the binlog; or leave it out (table.exclude.list)"
-            for table in tables
-            if (written and table.database not in written) or table.database in ignored
-        }
-
-    def _leaves_out_its_source(self) -> bool:
-        names = "'log_replica_updates', 'log_slave_updates'"  # the same, since MySQL 8.0.26 and before
-        found = self._session.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")
-        if all(str(row["value"]).upper() != "OFF" for row in found):
-            return False
-        return any(self._session.perhaps(query) for query in _REPLICA)
+        """Those whose changes the server does not write into its binlog, or not so that the connector reads them."""
+        return self._binlog.unsent(tables)
 
     def inspect(self) -> Sequence[CheckResult]:
         """Binlog, rights, captured tables, signal table."""
@@ -300,7 +253,7 @@ class MySqlProbe:
         results = [*self._settings(), *self._rights(), captured_check("server", tables, expected)]
         with suppress(CdcError):  # without a binlog, or the right to see its state, which the checks before say
             results += [
-                CheckResult.failed("binlog", str(table), why, "changes of its database in it")
+                CheckResult.failed("binlog", str(table), why, "all of its changes, whole, in it")
                 for table, why in self.unsent([schema.table for schema in tables]).items()
             ]
         return [*results, *self._signal_table.checks()]
