@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.config.engine import engine_config
+from cdc_assets.connectors.databases.probe import open_probe
 from cdc_assets_tests.engines.captures import properties_of
 from cdc_assets_tests.engines.servers import MariaDb, Postgres
 
@@ -153,6 +155,44 @@ def test_a_table_that_is_not_in_the_publication_is_named(tmp_path: Path) -> None
         assert not wrong(tmp_path, own | {"publication.autocreate.mode": "filtered"})
         server.execute("alter publication pub0 add table lines")
         assert not wrong(tmp_path, own)
+
+
+def unsent(properties: dict[str, str]) -> dict[str, str]:
+    """Reasons by table, without a process of its own."""
+    with open_probe(engine_config(properties | {"lake.path": "lake"})) as probe:
+        found = probe.unsent([schema.table for schema in probe.tables()])
+    return {table.within_database: why for table, why in found.items()}
+
+
+def test_a_table_whose_changes_are_sent_under_a_name_that_is_left_out_is_named(tmp_path: Path) -> None:
+    """As its partitions', or as those of the table that it belongs to: the connector passes over them, and the slot shows none unread."""
+    with Postgres(tmp_path / "server.log") as server:
+        server.execute("create table parts (id int primary key) partition by range (id)")
+        server.execute("create table parts_1 partition of parts for values from (0) to (9)")
+        server.execute("create schema old; create table old.parts_2 partition of parts for values from (9) to (19)")
+        server.execute("create table empty (id int primary key) partition by range (id)")
+        server.execute("create publication pub0 for all tables")
+        own = properties_of(server, 0, publication__autocreate__mode="disabled", schema__include__list="public, old")
+        parent, partition = own | {"table.include.list": "public.parts"}, own | {"table.include.list": "public.parts_1"}
+        found = wrong(tmp_path, parent)
+        assert found.keys() == {("publication", "postgres.public.parts")}
+        assert "SET (publish_via_partition_root = true)" in found["publication", "postgres.public.parts"]["remedy"]
+        assert "as those of old.parts_2, public.parts_1, which" in unsent(parent)["public.parts"]
+        assert "as those of old.parts_2, which" in unsent(own | {"schema.include.list": "public"})["public.parts"]
+        assert not unsent(own)
+        assert not unsent(partition)
+        server.execute("alter publication pub0 set (publish_via_partition_root = true)")
+        assert not unsent(parent)
+        assert unsent(partition).keys() == {"public.parts_1"}
+        assert "as those of public.parts, which the connector leaves out" in unsent(partition)["public.parts_1"]
+        assert "SET (publish_via_partition_root = false)" in unsent(partition)["public.parts_1"]
+        server.execute("drop publication pub0; create publication pub0 for table parts_1")
+        assert "its partitions old.parts_2 are not in the publication" in unsent(parent)["public.parts"]
+        filled = {"publication.autocreate.mode": "filtered"}
+        assert unsent(parent | filled).keys() == {"public.parts"}
+        assert not unsent(partition | filled)
+        server.execute("alter publication pub0 set (publish_via_partition_root = true)")
+        assert not unsent(parent | filled)
 
 
 def test_a_publication_that_leaves_out_operations_is_named(tmp_path: Path) -> None:

@@ -3,21 +3,25 @@
 Whatever a publication does not have is never sent, not even later, and no replication slot tells so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.connectors.databases.session import DriverSession
+from cdc_assets.connectors.databases.session import DriverSession, Rows
 from cdc_assets.connectors.databases.tables import ConnectorFilter
 from cdc_assets.core.identifiers import TableId
 
-_PUBLISHED = (
-    "WITH direct AS (SELECT c.oid FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname "
-    "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename WHERE p.pubname = %s) "
-    "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid IN ("
-    "SELECT oid FROM direct UNION SELECT t.relid FROM direct, pg_partition_tree(oid) t "
-    "UNION SELECT a.relid FROM direct, pg_partition_ancestors(oid) a)"
+_PUBLISHED = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s"
+"""Names under which changes are sent: of partitions, or with `publish_via_partition_root` of the tables that they belong to."""
+_VIA_ROOT = "SELECT pubviaroot FROM pg_publication WHERE pubname = %s"
+"""Refused before PostgreSQL 13, which sends partitions only."""
+_LINES = (
+    "SELECT l.oid, l.relkind = 'r' AS has_rows, n.nspname, c.relname FROM pg_class l "
+    "CROSS JOIN LATERAL pg_partition_ancestors(l.oid) WITH ORDINALITY AS a(relid, place) "
+    "JOIN pg_class c ON c.oid = a.relid JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE (l.relispartition AND l.relkind = 'r') OR l.relkind = 'p' ORDER BY l.oid, a.place"
 )
-"""Tables of a publication; changes of a partition may be sent as its parent's, and a parent has none but its partitions'."""
+"""Each partition, and each table that has some, with all that it belongs to, nearest first."""
+_MAX_NAMED = 5
 _OPERATIONS = ("insert", "update", "delete", "truncate")
 _SENT = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = %s"
 _FILTERED = (
@@ -34,9 +38,38 @@ _SHORTENED = (
 never sent."""
 
 
+Name = tuple[str, str]
+"""Of a table: schema and table."""
+Line = list[Name]
+"""A partition and all that it belongs to, nearest first; or a table by itself."""
+
+
 def _codes(skipped: str) -> frozenset[str]:
     """First letters of the operations in `skipped.operations`, in which an insert is a create."""
     return frozenset({"c": "i"}.get(code.strip(), code.strip()) for code in skipped.split(","))
+
+
+def _lines_of(rows: Rows) -> Mapping[Name, list[Line]]:
+    """Lines of partitions with rows by each table in them; a table without any has an empty list."""
+    lines: dict[int, Line] = {}
+    for row in rows:
+        lines.setdefault(row["oid"], []).append((row["nspname"], row["relname"]))
+    with_rows = {row["oid"] for row in rows if row["has_rows"]}
+    found: dict[Name, list[Line]] = {}
+    for oid, line in lines.items():
+        for name in line:
+            found.setdefault(name, []).extend([line] if oid in with_rows else [])
+    return found
+
+
+def _sent_as(line: Line, published: Collection[Name]) -> Name | None:
+    """The name under which changes of a partition are sent: the furthest in the publication; None if they are not."""
+    return next((name for name in reversed(line) if name in published), None)
+
+
+def _named(names: Collection[Name]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(".".join(name) for name in sorted(names)[:_MAX_NAMED]) + more
 
 
 class Publication:
@@ -67,9 +100,10 @@ class Publication:
         missing = [name for name in _OPERATIONS if name[0] not in _codes(skipped) and not published[f"pub{name}"]]
         found = dict.fromkeys(tables, self._leaves_out(missing)) if missing else {}
         is_filled = given.get("publication.autocreate.mode") == "filtered"
+        unpublished = self._unpublished(tables, is_filled=is_filled)
         if is_filled:
-            return found
-        return {**found, **self._shortened(tables), **self._filtered(tables), **self._unpublished(tables)}
+            return {**found, **unpublished}
+        return {**found, **self._shortened(tables), **self._filtered(tables), **unpublished}
 
     def _leaves_out(self, operations: Sequence[str]) -> str:
         names = ", ".join(operations)
@@ -111,15 +145,44 @@ class Publication:
             if (table.schema, table.table) in filters
         }
 
-    def _unpublished(self, tables: Sequence[TableId]) -> Mapping[TableId, str]:
-        found = self._session.perhaps(_PUBLISHED, self.name)
-        if found is None:  # PostgreSQL 11 tells nothing of partitions
+    def _unpublished(self, tables: Sequence[TableId], *, is_filled: bool) -> Mapping[TableId, str]:
+        """Tables that are not in the publication, or of which it sends changes under names that the connector leaves out."""
+        rows = self._session.perhaps(_LINES)
+        if rows is None:  # PostgreSQL 11 tells nothing of partitions
             return {}
-        published = {(row["nspname"], row["relname"]) for row in found}
-        return {
-            table: f"it is not in the publication {self.name}, so none of its changes comes. Next: "
-            f'ALTER PUBLICATION {self.name} ADD TABLE "{table.schema}"."{table.table}", and then request an '
-            "incremental snapshot of it, because changes of before are not sent later; or leave it out (table.exclude.list)"
-            for table in tables
-            if (table.schema, table.table) not in published
-        }
+        lines = _lines_of(rows)
+        own = {table: lines.get((table.schema, table.table), [[(table.schema, table.table)]]) for table in tables}
+        if is_filled:
+            if any(row["pubviaroot"] for row in self._session.perhaps(_VIA_ROOT, self.name) or []):
+                return {}
+            published = {line[0] for of_table in own.values() for line in of_table}
+        else:
+            published = {(row["schemaname"], row["tablename"]) for row in self._session.rows(_PUBLISHED, self.name)}
+        accepts = ConnectorFilter(self._config, "schema", "table").accepts
+        left_out = {name for name in published if not accepts(schema=name[:1], table=(".".join(name),))}
+        reasons = {table: self._unsent(table, of_table, published, left_out) for table, of_table in own.items()}
+        return {table: why for table, why in reasons.items() if why}
+
+    def _unsent(
+        self, table: TableId, lines: Sequence[Line], published: Collection[Name], left_out: Collection[Name]
+    ) -> str:
+        """Why changes of a table do not come; empty if all do."""
+        sent = {line[0]: _sent_as(line, published) for line in lines}
+        if missing := [name for name, known_as in sent.items() if known_as is None]:
+            is_whole = len(missing) == len(lines)
+            what = "it is" if is_whole else f"its partitions {_named(missing)} are"
+            return (
+                f"{what} not in the publication {self.name}, so none of {'its' if is_whole else 'their'} changes comes. Next: "
+                f'ALTER PUBLICATION {self.name} ADD TABLE "{table.schema}"."{table.table}", and then request an '
+                "incremental snapshot of it, because changes of before are not sent later; or leave it out (table.exclude.list)"
+            )
+        others = {name for name in sent.values() if name and name in left_out}
+        if not others:
+            return ""
+        is_below = not others.isdisjoint(sent)
+        return (
+            f"the publication {self.name} sends its changes as those of {_named(others)}, which the connector leaves out, so they do "
+            f"not come. Next: capture {_named(others)} (table.include.list), or ALTER PUBLICATION {self.name} SET "
+            f"(publish_via_partition_root = {str(is_below).lower()}){', with it in the publication' if is_below else ''}; and then "
+            "request an incremental snapshot, because changes of before are not sent later; or leave it out (table.exclude.list)"
+        )
