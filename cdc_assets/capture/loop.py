@@ -43,7 +43,7 @@ from cdc_assets.errors import (
 )
 from cdc_assets.ledger.state import Window
 from cdc_assets.ledger.table_state import TableState
-from cdc_assets.shared.endings import leave_out_database
+from cdc_assets.shared.endings import leave_out_database, make_way
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.shared.progress import ShouldYield
@@ -109,6 +109,8 @@ class StreamLoop:
         """Retryable errors of a database since its last good turn."""
         self._postponed: dict[str, timedelta] = {}
         """When a database with a retryable error is tried again, by `Clock.elapsed`."""
+        self._here: Sequence[str] = ()
+        """Databases that are not left out."""
         self._forks: dict[str, str] = {}
         """The recovery fork of each database when its rounds were begun: the window that finds another one may fail."""
 
@@ -139,6 +141,7 @@ class StreamLoop:
             self._incremental.reader.wait_for_slot(_SLOT_WAIT_S)
             begun, before = clock.elapsed(), account.streamed
             here = [database for database in databases if database not in self.unavailable or self._is_back(database)]
+            self._here = here
             received = self._run_or_wait("Signals", lambda: self._watch.listen(databases))
             if self._run_or_wait("The stream", partial(self._turn, here)) or received:
                 quiet_since, nap = clock.elapsed(), _NAP_S
@@ -189,7 +192,7 @@ class StreamLoop:
         drafts: list[Window] = []
         well, worked = self._each(databases, lambda database: self._prepare(database, drafts))
         try:
-            troubles = self._step(drafts, databases)
+            troubles = self._step(drafts)
         except RetryableError as error:
             self._wait_out(_WINDOWS, error)
             return True
@@ -244,6 +247,8 @@ class StreamLoop:
         if 0 <= streaming.max_retries < self._failed[database]:
             raise error
         self._report_retry(_name(database), error)
+        if any(name != database for name in self._here):
+            make_way(self._ledger, self._lake, database)
         self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=streaming.retry_wait_s)
 
     def _beat(self, database: str) -> bool:
@@ -326,14 +331,13 @@ class StreamLoop:
             drafts.append(window)
         return window is not None
 
-    def _step(self, drafts: Sequence[Window], databases: Sequence[str]) -> Mapping[str, CdcError]:
+    def _step(self, drafts: Sequence[Window]) -> Mapping[str, CdcError]:
         """Carry out the windows in flight, or else the drafted ones; returns errors by database."""
         pending = self._ledger.state.pending
         if any(window.kind != "stream" for window in pending) or not (pending or drafts):
             return {}
         windows = pending or self._planner.record(drafts)
-        has_others = not {window.database for window in windows}.issuperset(databases)
-        return self._activities.windows.execute(windows, repeated=bool(pending), has_others=has_others)
+        return self._activities.windows.execute(windows, repeated=bool(pending))
 
     def _follow_up(self, database: str) -> bool:
         """Do what follows a database's window, also if there was none; returns whether signals caused any work."""

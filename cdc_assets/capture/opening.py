@@ -36,7 +36,7 @@ from cdc_assets.errors import (
 from cdc_assets.lake.commits import is_there
 from cdc_assets.lake.known import remember_record
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.shared.endings import end_tables, leave_out_database
+from cdc_assets.shared.endings import end_tables, leave_out_database, make_way
 from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.losses import other_name, refuse_without_manifest
 from cdc_assets.shared.new_history import begin_history, end_former_tables
@@ -214,11 +214,11 @@ class Opening:
             activities.incremental.recover(database)
         # a window in flight, before any filter can take a table out of it
         pending = [window for window in self._ledger.state.pending if window.kind == "stream"]
-        waiting = {table.database for table in captured}.difference(unavailable, (one.database for one in pending))
-        troubles = activities.windows.execute(pending, repeated=True, has_others=bool(waiting)) if pending else {}
+        troubles = activities.windows.execute(pending, repeated=True) if pending else {}
+        waiting = {table.database for table in captured} - unavailable.keys() - {one.database for one in pending}
         for database, trouble in troubles.items():
             is_busy = isinstance(trouble, TURN_ERRORS)  # the loop tries again
-            if not is_busy or self._ledger.state.in_flight(database):
+            if not is_busy or not self._lets_go_on(database, has_others=bool(waiting)):
                 raise trouble
         # structures that a signal has given and that a killed run had only begun to record
         for database in list(self._ledger.state.signals):
@@ -260,11 +260,17 @@ class Opening:
                 leave_out_database(self._ledger, self._lake, database, error)
                 failed += troubled_by_database(tables, {database: error})
             except DATABASE_ERRORS as error:  # what was begun goes on when it answers
-                if not self._has_others or self._ledger.state.in_flight(database):
+                if not (self._has_others and make_way(self._ledger, self._lake, database)):
                     raise
                 log.warning("The snapshot of %s waits: %s", database, error)
                 failed += troubled_by_database(tables, {database: error})
         return done + SnapshotSummary(failed=tuple(failed))
+
+    def _lets_go_on(self, database: str, *, has_others: bool) -> bool:
+        """Whether a busy database holds up no other one."""
+        if self._ledger.state.in_flight(database) is None:
+            return True
+        return has_others and make_way(self._ledger, self._lake, database)
 
     @contextlib.contextmanager
     def _of_one_history(self, database: str, tables: Sequence[TableId]) -> Iterator[list[TroubledTable]]:

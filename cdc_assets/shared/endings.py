@@ -70,14 +70,34 @@ def leave_out_database(ledger: Ledger, lake: Lake, database: str, error: CdcErro
     """
     log.error("Database %s is left out: %s", database, error)
     if isinstance(error, TURN_ERRORS):
-        window = ledger.state.in_flight(database)
-        if window is not None and (window.kind != "stream" or is_split(ledger, lake, database)):
+        if not make_way(ledger, lake, database):
             raise error
-        abandon_window(ledger, lake, database)
         return
     give_up(ledger, lake, database, error)
     if isinstance(error, CdcDisabledError):
         end_tables(ledger, lake, database, error)
+
+
+def make_way(ledger: Ledger, lake: Lake, database: str) -> bool:
+    """Have a database that is busy hold up no other one by the number of its window or round, which is read again later.
+
+    Returns:
+        Whether it holds none any more. It keeps the number of a round whose files are recorded, for they may be committed, and of a
+        window that would fail a table (`is_split`).
+    """
+    state = ledger.state
+    window = state.in_flight(database)
+    if window is None:
+        return True
+    if window.kind == "stream":
+        if is_split(ledger, lake, database):
+            return False
+        abandon_window(ledger, lake, database)
+        return True
+    if state.written is not None:
+        return False
+    ledger.manifest.start_snapshot(ledger.clock.now(), state.snapshots[database])  # from where it is
+    return True
 
 
 def give_up(ledger: Ledger, lake: Lake, database: str, error: CdcError, *, repeated: bool = True) -> None:

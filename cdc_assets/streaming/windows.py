@@ -93,17 +93,16 @@ class WindowExecutor:
         self.report = WindowReport(self.server.source, self.lake)
         self.tasks = WindowTasks(parts, runner)
 
-    def execute(self, windows: Sequence[Window], *, repeated: bool, has_others: bool = False) -> Mapping[str, CdcError]:
+    def execute(self, windows: Sequence[Window], *, repeated: bool) -> Mapping[str, CdcError]:
         """Read, write, commit and complete the pending windows.
 
         Args:
             windows: all that are pending in the manifest.
             repeated: whether an earlier attempt may have committed some of their tables.
-            has_others: whether databases without a window wait for these.
 
         Returns:
             By database, the reason for which its window was given up, so that the others could be carried out; if
-            there are none, all stay pending.
+            none could, all stay pending.
 
         Raises:
             RetryableError: the server is away or busy; the windows stay pending.
@@ -112,7 +111,7 @@ class WindowExecutor:
             FencedError: another writer has taken over.
         """
         self.runner.get_ready()
-        attempt = WindowAttempt(self, windows, repeated=repeated, has_others=has_others)
+        attempt = WindowAttempt(self, windows, repeated=repeated)
         try:
             if parts := attempt.read():
                 carry_out(attempt.step(parts), self.lake.tables.require_files)
@@ -129,14 +128,10 @@ class WindowAttempt:
     Args:
         windows: all that are pending in the manifest.
         repeated: whether an earlier attempt may have committed some of their tables.
-        has_others: whether databases without a window wait for these.
     """
 
-    def __init__(
-        self, executor: WindowExecutor, windows: Sequence[Window], *, repeated: bool, has_others: bool
-    ) -> None:
+    def __init__(self, executor: WindowExecutor, windows: Sequence[Window], *, repeated: bool) -> None:
         self._executor, self._windows, self._repeated = executor, windows, repeated
-        self._has_others = has_others
         self._lake, self._ledger, self._tasks = executor.lake, executor.ledger, executor.tasks
         self.number, self.name = windows[0].window_id, uuid4().hex[:8]
         self.begun: list[Part] = []
@@ -213,11 +208,10 @@ class WindowAttempt:
                 done.append(action(part))
             except (CdcDisabledError, DatabaseRestoredError, *DATABASE_ERRORS) as error:
                 found[part.database] = error
-        given_up = found if done or self._has_others else {}
-        for database, trouble in given_up.items():
+        for database, trouble in found.items() if done else ():
             if isinstance(trouble, TURN_ERRORS) and is_split(self._ledger, self._lake, database):
                 raise trouble
-        for database, trouble in given_up.items():
+        for database, trouble in found.items() if done else ():
             log.warning("The window of database %s is given up: %s", database, trouble)
             give_up(self._ledger, self._lake, database, trouble, repeated=self._repeated)
         self.troubles.update(found)

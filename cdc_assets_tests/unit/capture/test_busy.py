@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, IncompleteReadError, LockTimeoutError
@@ -103,3 +104,28 @@ def test_rows_that_were_read_of_it_are_not_read_again(tmp_path: Path) -> None:
     server.__dict__["refusals"] = {}
     assert make_capture(server, config).snapshot().tables == (new,)
     assert [event.key for event in events_of(config, new)] == [1]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_round_that_waits_holds_up_no_window(tmp_path: Path, streams: bool) -> None:
+    server, config, lines, _ = two(tmp_path, max_retries=3)
+    capture, made, new = make_capture(server, config), list[Lsn](), list[TableId]()
+
+    def happen(step: str) -> None:
+        if step == "window-planned" and not new:  # a table that is enabled while a run streams is read by it
+            new.append(server.create_other("beside", rows=1))
+            server.idle_tick()
+        if step == "round-planned" and not made:
+            server.__dict__["refusals"] = {"recovery_fork": {OTHER: BUSY[0]}}
+            made.append(server.commit((lines, "insert", 51, "a")))
+
+    if not streams:
+        happen("window-planned")
+    with listening(happen), suppress(LockTimeoutError):
+        if not streams:
+            capture.snapshot()
+        capture.stream()
+    assert state_of(config).tables[lines].position == made[0]
+    server.__dict__["refusals"] = {}
+    assert make_capture(server, config).snapshot().tables == tuple(new)
+    assert [event.key for event in events_of(config, new[0])] == [1]
