@@ -34,6 +34,12 @@ def notifications(chunk: Chunk, topic: str) -> Iterator[Mapping[str, Any]]:
         yield from (value for value in values if value)
 
 
+def refused(notification: Mapping[str, Any]) -> list[str]:
+    """The table that an incremental snapshot has passed over since a statement has failed, as the connector names it."""
+    more = dict(notification.get("additional_data") or {})
+    return [str(more["scanned_collection"])] if more.get("status") == "SQL_EXCEPTION" else []
+
+
 class SnapshotNotices:
     """Follows the notifications of one start of a connector.
 

@@ -4,12 +4,16 @@
 other signal is mixed up with it. The connector reports by notifications, which arrive as events of a topic: so the run
 knows when the snapshot is complete, and these reports are in the lake.
 
+*Asked twice.* A connector passes over a table whose statement has failed. PostgreSQL's does that also when it has closed the statement itself,
+between two of its threads; so tables of an incremental snapshot that it has refused are requested once more. What was read of them is read again.
+
 *Crash between any two steps.* A signal that was not taken up is gone with its file, and the run has failed: it is requested
 for again. A blocking snapshot that was taken up and not finished is one batch that is not recorded, so nothing of it is in
 the lake; the same holds then. An incremental one continues in the next run: its place is part of the recorded offsets.
 """
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,10 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.patterns import expression_for
 from cdc_assets.connectors.engine.feed import Chunk, EngineFeed
-from cdc_assets.connectors.engine.notices import ENDS, STARTED, SnapshotNotices, notifications
+from cdc_assets.connectors.engine.notices import ENDS, STARTED, SnapshotNotices, notifications, refused
 from cdc_assets.core.signal import Signal
 from cdc_assets.errors import ConfigurationError, EngineError, InvalidValueError, shortened
+
+log = logging.getLogger(__name__)
 
 _TAKEN_UP_S = 120.0
 _WAKE_EVERY_S = 5.0
@@ -183,7 +190,9 @@ class RequestedSnapshot:
         self._feed, self._path, self._signal, self._topic = feed, path, signal, topic
         self._patience_s, self._nudge, self._nudged = patience_s, nudge, 0.0
         self._is_sent, self._waited_s = False, 0.0
-        self._begun = self._ended = False
+        self._begun = self._ended = self._has_repeated = False
+        self._refused: list[str] = []
+        """Tables of which a statement has failed."""
         self._notices = SnapshotNotices(lambda: "")
         self.troubles: list[str] = []
 
@@ -236,11 +245,28 @@ class RequestedSnapshot:
             self._begun = True
         elif self._begun and trouble:
             self.troubles.append(trouble)
+            self._refused += refused(notification)
         if self._begun and notification.get("type") in ENDS:
+            if self._is_to_be_repeated(notification):
+                self._repeat()
+                return
             self._ended = True
             if notification["type"] != "COMPLETED":
                 what = f"{notification.get('aggregate_type', 'Snapshot')} {notification['type']}"
                 self.troubles.append(f"{what}. Next: see the connector's log.")
+
+    def _is_to_be_repeated(self, notification: Mapping[str, Any]) -> bool:
+        is_refused_alone = bool(self._refused) and len(self._refused) == len(self.troubles)
+        return is_refused_alone and not self._has_repeated and notification.get("type") == "COMPLETED"
+
+    def _repeat(self) -> None:
+        """Have the tables requested once more."""
+        log.warning("The signal is sent once more. %s", " ".join(self.troubles))
+        data = json.loads(self._signal.data or "{}")
+        data["data-collections"] = [expression_for(name) for name in self._refused]
+        self._signal = replace(self._signal, id=f"{self._signal.id}-again", data=json.dumps(data))
+        self.troubles, self._refused = [], []
+        self._is_sent, self._begun, self._waited_s, self._has_repeated = False, False, 0.0, True
 
     def committed(self, number: int) -> None:
         """All chunks to this one are in the lake."""
