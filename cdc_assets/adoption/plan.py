@@ -234,7 +234,7 @@ class AdoptionPlanner:
     def _rows(self, read: TableRead, commit: Lsn) -> Iterator[Row]:
         skipped = self._config.events.skipped_operations
         statement, parameters = rows_of_commit(read, commit, self._config.streaming.query_mode, skipped)
-        bulk = self._server.bulk.reaching(read.table.database, commit)
+        bulk = self._server.reaching(read.table.database, commit)
         for batch in bulk.read(statement, parameters):
             for command, change, operation in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 yield command, Lsn(bytes(change)), operation

@@ -113,6 +113,13 @@ class Source(Protocol):
         the log up to `known`.
         """
 
+    def leave_forks(self, database: str, forks: Sequence[str]) -> None:
+        """From now on a server that still shows a database on one of these recovery forks counts as one that lags wherever the log is
+        needed up to an LSN: who did not follow a forced failover has another history there, however far it is captured."""
+
+    def left_forks(self, database: str) -> tuple[str, ...]:
+        """The newest forks that were given to `leave_forks`."""
+
     def allows_snapshot(self, database: str) -> bool:
         """Whether transactions may see a database as of one moment (ALLOW_SNAPSHOT_ISOLATION ON)."""
 
@@ -226,7 +233,7 @@ class HeldLocks(Protocol):
 class BulkSource(Protocol):
     """Data plane: rows as Arrow. Picklable: it travels to Spark tasks and connects there."""
 
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "Self":
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> "Self":
         """The same source over sessions whose server has the log of a database up to an LSN.
 
         Each session is queried before its first row: with a listener in front of replicas it may be one that lags behind
@@ -235,6 +242,7 @@ class BulkSource(Protocol):
         Args:
             captured: whether change rows are read, which the capture job must have written up to the LSN; otherwise
                 rows of source tables, for which the log itself is enough.
+            left: recovery forks that the database has left, see `Source.leave_forks`.
         """
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> "Iterator[pa.RecordBatch]":

@@ -43,7 +43,7 @@ def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after:
     chosen = columns if visible_only else [columns[index] for index in chunked.identity]
     statement = changed_query(chunked.plan, name, chosen, after, until, in_order=visible_only)
     try:
-        arrived = _Counted(server.bulk.reaching(database, until).read(*statement))
+        arrived = _Counted(server.reaching(database, until).read(*statement))
         staged = tuple(staging.write(_visible(chunked, arrived) if visible_only else _without_operation(arrived)))
     except QueryError as error:
         if server.source.low_water_marks(database).get(name) is None:

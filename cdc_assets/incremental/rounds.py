@@ -163,7 +163,7 @@ class RoundReader:
         server_time = source.server_time()
         self._thread = self._thread or ThreadPoolExecutor(1, "incremental-snapshot")
         position = self._ledger.state.tables[entry.table].position or ZERO_LSN
-        bulk = self._server.bulk.reaching(entry.table.database, position, captured=False)
+        bulk = self._server.reaching(entry.table.database, position, captured=False)
         staging = dataclasses.replace(self._staging, prefix=marker)
         reading = self._thread.submit(self._read, bulk, staging, entry, chunked, low, wanted)
         self._running.add(reading)

@@ -267,7 +267,7 @@ class IncrementalSnapshot:
             log.warning("The key of %s has changed from %s to %s: its incremental snapshot starts again.",
                         entry.table, _words(entry.order, entry.types), _words(chunked.names, chunked.types))  # fmt: skip
         position = self._ledger.state.tables[entry.table].position or ZERO_LSN
-        maximum = find_maximum(self._server.bulk.reaching(database, position, captured=False), chunked)
+        maximum = find_maximum(self._server.reaching(database, position, captured=False), chunked)
         order, types = chunked.names, chunked.types
         begun = dataclasses.replace(entry, maximum=maximum, order=order, types=types, last=None)
         state = self._watch.state(database)

@@ -43,6 +43,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.reconcile.compare import MAX_CHANGED
@@ -160,7 +161,7 @@ class Reconciler:
 
     def _is_queued(self, table: TableId) -> bool:
         """Whether an incremental snapshot of the table is still to be done: another request for it would be ignored."""
-        signals = Manifest(self._topics, self._config.events.topic_prefix).read().signals.get(table.database)
+        signals = self._state().signals.get(table.database)
         queued = signals is not None and any(entry.table == table for entry in signals.queue)
         if queued:
             log.warning(
@@ -282,7 +283,7 @@ class Reconciler:
         server_time = self._source.server_time()
         low = Lsn.parse(subject.lsn)
         bounds = tuple(leaf.bound for leaf in leaves)
-        bulk = self._bulk.reaching(table.database, low, captured=False)
+        bulk = self._bulk.reaching(table.database, low, captured=False, left=self._state().log(table.database).former)
         tasks = [subject.read_task(entry, low, server_time, bounds, bulk) for entry in ranges]
         try:
             pieces = tuple(
@@ -340,8 +341,11 @@ class Reconciler:
     def _lsn(self, table: TableId) -> str:
         return self._mirrors.states()[topic_name(table, self._config.events)].lsn
 
+    def _state(self) -> CaptureState:
+        return Manifest(self._topics, self._config.events.topic_prefix).read()
+
     def _table(self, table: TableId) -> TableState:
-        return Manifest(self._topics, self._config.events.topic_prefix).read().tables[table]
+        return self._state().tables[table]
 
     def _subject(self, table: TableId) -> Subject:
         """What is known of a table now.

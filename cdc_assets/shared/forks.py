@@ -19,6 +19,7 @@ present fork begins. Below its point a fork has the transactions of the one it l
   nothing of what was read is known to be there.
 - A readable replica that is captured less far than what windows have read, or shows a fork that was left: it lags. Nothing can
   be said until it has caught up; the error passes by itself.
+- So of one that did not follow a forced failover nothing is taken for the log up to an LSN, however far its own log is (`leave_forks`).
 
 *Why checking after reading is enough.* A window's end is in `reached` from its plan on. If the fork is the recorded one
 after the rows were read, the rows belong to that fork. If it is another one that begins above the window's end, they
@@ -145,6 +146,7 @@ def check_recovery_fork(ledger: Ledger, source: Source, database: str, known: Ls
         RetryableError: the server is away or busy.
     """
     log = ledger.state.log(database)
+    source.leave_forks(database, log.former)
     fork, problem, shared = restore_problem(source, ledger.state, database, known)
     if shared != log.shared:
         ledger.manifest.record_log(ledger.clock.now(), database, dataclasses.replace(log, shared=shared))
@@ -152,6 +154,7 @@ def check_recovery_fork(ledger: Ledger, source: Source, database: str, known: Ls
         raise DatabaseRestoredError(problem)
     if fork is not None and fork.identity != log.fork:
         ledger.manifest.record_log(ledger.clock.now(), database, log.on(fork.identity))
+        source.leave_forks(database, log.on(fork.identity).former)
 
 
 def _require_present(

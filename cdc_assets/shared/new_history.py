@@ -51,7 +51,8 @@ def begin_history(ledger: Ledger, source: Source, database: str) -> None:
     known, reached = state.log(database), greatest_lsn_in_lake(state, database)
     if not known.restored or reached is None:
         return
-    fork, captured = source.recovery_fork(database), source.max_captured_lsn(database)
+    captured = source.max_captured_lsn(database)
+    fork = source.recovery_fork(database, captured or ZERO_LSN)  # of a server that is as far
     if captured is None or captured <= reached:
         raise DatabaseRestoredError(f"{known.restored} The server's newest LSN is {captured} now.")
     left = (known.fork, *known.former)

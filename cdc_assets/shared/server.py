@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.history.store import SchemaHistory
@@ -22,6 +23,10 @@ class Server:
     def __init__(self, source: Source, bulk: BulkSource, settings: StreamingSettings, history: SchemaHistory) -> None:
         self.source, self.bulk, self._settings, self._history = source, bulk, settings, history
         self._instances: dict[str, dict[TableId, list[CaptureInstance]]] = {}
+
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> BulkSource:
+        """The data plane over sessions whose server has the log of a database up to an LSN, on no fork that it has left."""
+        return self.bulk.reaching(database, lsn, captured=captured, left=self.source.left_forks(database))
 
     def described(self, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableSchema]:
         """Structures with what the server says about tables and columns; for structures that are about to be recorded."""

@@ -94,7 +94,7 @@ def _rows(server: Server, part: TableRead, columns: Sequence[str]) -> list[Row]:
         "ORDER BY [ct].[__$start_lsn], [ct].[__$command_id], [ct].[__$seqval], [ct].[__$operation]"
     )
     rows = []
-    bulk = server.bulk.reaching(table.database, part.until)
+    bulk = server.reaching(table.database, part.until)
     for batch in bulk.read(statement, (part.after.raw, part.until.raw)):
         for lsn, operation, own_id, kind, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
             signal = Signal.arrived(

@@ -185,7 +185,7 @@ class Readers:
     def _task(self, job: "_Job", slices: Sequence[SnapshotSlice]) -> RoundTask:
         own = {entry.table: job.readings[entry.table] for entry in slices}
         low = max(reading.low for reading in own.values())
-        bulk = self._server.bulk.reaching(job.window.database, low, captured=False)
+        bulk = self._server.reaching(job.window.database, low, captured=False)
         location = self._lake.tables.location
         return RoundTask(job.window.window_id, tuple(slices), Packed(own), location, bulk, attempt=job.attempt)
 

@@ -61,7 +61,7 @@ class WindowTasks:
             database=window.database,
             reads=(),
             location=self._lake.tables.location,
-            bulk=self._server.bulk.reaching(window.database, window.until),
+            bulk=self._server.reaching(window.database, window.until),
             mode=self._settings.query_mode,
             offset_minutes=offset_minutes,
             transactions=self._transaction_topic(window),

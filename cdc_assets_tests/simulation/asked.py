@@ -22,6 +22,12 @@ class Asked:
     def __init__(self, server: LaggingServer, scheduler: Scheduler) -> None:
         self._server, self._scheduler, self._connection = server, scheduler, Connection(server)
 
+    def leave_forks(self, database: str, forks: Sequence[str]) -> None:
+        self._connection.left[database] = tuple(forks)
+
+    def left_forks(self, database: str) -> tuple[str, ...]:
+        return self._connection.left.get(database, ())
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._server, name)
         if not callable(found):
@@ -65,8 +71,8 @@ class AskedBulk(SimulatedBulk):
         else:
             yield from found.to_batches(max_chunksize=server.batch_rows)
 
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "AskedBulk":
-        return replace(self, needs=(database, lsn, captured))
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> "AskedBulk":
+        return replace(self, needs=(database, lsn, captured, tuple(left)))
 
 
 class TurnClock(SimulatedClock):

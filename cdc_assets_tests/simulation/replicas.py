@@ -206,6 +206,8 @@ class Connection:
         self._primary, self._replicas = server, server.replicas
         self._number, self._opened = server.replicas.routed(), 1
         self._probed: dict[str, int] = {}
+        self.left: dict[str, tuple[str, ...]] = {}
+        """Forks that databases have left; nothing is asked of a server that shows one."""
 
     def _open(self) -> None:
         self._number, self._opened = self._replicas.routed(), self._opened + 1
@@ -218,15 +220,15 @@ class Connection:
                 self._open()
         return self._replicas.shown(self._number, self._primary)
 
-    def reaching(self, database: str, lsn: Lsn, captured: bool = True) -> LaggingServer:
-        """Who answers next, and has the log of a database up to an LSN.
+    def reaching(self, database: str, lsn: Lsn, captured: bool = True, left: Sequence[str] = ()) -> LaggingServer:
+        """Who answers next, and has the log of a database up to an LSN, on no fork that it has left.
 
         Raises:
             IncompleteReadError: nobody has.
         """
         for _ in range(_ATTEMPTS):
             found = self.server()
-            if _has(found, database, lsn, captured=captured):
+            if found.recovery_identity(database) not in left and _has(found, database, lsn, captured=captured):
                 return found
             self._open()
         raise IncompleteReadError(f"Database {database} lags behind {lsn}. The question is repeated")
@@ -237,11 +239,13 @@ class Connection:
             return self._replicas.shown(self._replicas.routed(), self._primary).lock_tables(*arguments, **named)
         database = arguments[0] if arguments else ""
         if name == "max_transaction_lsn":
-            found = self.reaching(database, arguments[3] if len(arguments) > 3 else ZERO_LSN)
+            found = self.reaching(
+                database, arguments[3] if len(arguments) > 3 else ZERO_LSN, left=self.left.get(database, ())
+            )
         elif name == "recovery_fork":
             found = self.reaching(database, arguments[1] if len(arguments) > 1 else ZERO_LSN)
         elif name in ("active_instances", "rows_per_commit"):
-            found = self.reaching(database, arguments[2])
+            found = self.reaching(database, arguments[2], left=self.left.get(database, ()))
         else:
             found = self.server()
         if name == "active_instances":
@@ -270,8 +274,8 @@ def answering(server: LaggingServer, floor: "Floor | None") -> LaggingServer:
     return connection.server() if floor is None else connection.reaching(*floor)
 
 
-Floor = tuple[str, Lsn, bool]
-"""A database, up to where a server must have its log, and whether it must be captured so far."""
+Floor = tuple[str, Lsn, bool, tuple[str, ...]]
+"""A database, up to where a server must have its log, whether it must be captured so far, and forks that it has left."""
 
 
 def check_names(server: LaggingServer, statement: str) -> None:

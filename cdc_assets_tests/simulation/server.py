@@ -138,6 +138,10 @@ class LaggingServer(SimulatedServer):
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         return self.forks.get(database, self.fork) if self.shows_forks else None
 
+    def recovery_identity(self, database: str) -> str:
+        found = self.recovery_fork(database)
+        return found.identity if found else ""
+
     def tick(self, database: str = DATABASE) -> Lsn:
         self._tick += 1
         self.ticks[database] += 1

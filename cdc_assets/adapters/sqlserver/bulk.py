@@ -89,9 +89,9 @@ class MssqlBulkSource:
         rows, snapshot = config.streaming.fetch_size, config.snapshot
         return cls(config.connection, rows, snapshot.isolation, snapshot.lock_timeout_ms, snapshot.fetch_size)
 
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> Self:
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> Self:
         """The same over sessions whose server has the log of a database up to an LSN; see `core.ports`."""
-        floor = Floor(database, lsn, captured) if lsn > ZERO_LSN else None
+        floor = Floor(database, lsn, captured, tuple(left)) if lsn > ZERO_LSN else None
         return replace(self, floor=floor, _locks=_Locks())
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:

@@ -109,13 +109,14 @@ class BulkSession:
         self.reached.check(floor, self.value, server_name(self.settings))
 
     def value(self, query: str, *parameters: object) -> object:
-        """The first value of a query.
+        """The first value of a query; None if it has no row.
 
         Raises:
             Exception: as `wait`.
         """
         with closing(self.execute(query, parameters)) as cursor:
-            return self.wait(cursor.fetchone)[0]
+            row = self.wait(cursor.fetchone)
+        return row[0] if row else None
 
     def answers(self) -> bool:
         """Whether its server answers, as soon as it must answer a login."""

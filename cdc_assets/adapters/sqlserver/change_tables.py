@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from cdc_assets.adapters.sqlserver import change_queries
 from cdc_assets.adapters.sqlserver.commit_positions import step_positions
 from cdc_assets.adapters.sqlserver.portions import PROBES_PER_QUERY, of_those_there, portions
-from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.rows import integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.lsn import Lsn, Position
@@ -33,7 +32,7 @@ def active_instances(session: Session, database: str, bounds: Mapping[str, Lsn],
 
     def active(names: Sequence[str]) -> list[str]:
         probes = change_queries.probes(database, names)
-        rows = session.rows_behind(Floor(database, until), probes, *_bounds(names, bounds, until))
+        rows = session.rows_behind(session.floor(database, until), probes, *_bounds(names, bounds, until))
         return [names[integer(row[0])] for row in rows]
 
     names = sorted(name for name, after in bounds.items() if after < until)

@@ -18,7 +18,6 @@ from typing import cast
 
 from cdc_assets.adapters.sqlserver import change_queries, queries
 from cdc_assets.adapters.sqlserver.portions import PROBES_PER_QUERY, of_those_there, portions
-from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.rows import integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.core.lsn import Lsn
@@ -81,7 +80,7 @@ def _counted(
         statement = change_queries.rows_per_commit(database, names, skipped)
         parameters = [raw for name in names for raw in (bounds[name].raw, until.raw)]
         found = [list[tuple[Lsn, int]]() for _ in names]
-        for place, raw, count in session.rows_behind(Floor(database, until), statement, *parameters):
+        for place, raw, count in session.rows_behind(session.floor(database, until), statement, *parameters):
             found[integer(place)].append((Lsn(bytes(cast(bytes, raw))), integer(count)))
         return list(zip(names, found, strict=True))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cdc_assets.adapters.sqlserver import queries
 from cdc_assets.adapters.sqlserver.rows import lsn_of
+from cdc_assets.core.identifiers import quote
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import IncompleteReadError, PreflightError
 
@@ -22,11 +23,13 @@ class Floor:
         database: whose log.
         lsn: up to here, inclusive.
         captured: whether the change rows must be there, too, and not only the transactions.
+        left: recovery forks that the database has left. A server that shows one has another history, however far it is captured.
     """
 
     database: str
     lsn: Lsn
     captured: bool = True
+    left: tuple[str, ...] = ()
 
 
 class Reached:
@@ -35,30 +38,44 @@ class Reached:
     def __init__(self) -> None:
         self._captured: dict[str, Lsn] = {}
         self._logged: dict[str, Lsn] = {}
+        self._left: dict[str, tuple[str, ...]] = {}
+        """Recovery forks of which a database was on none."""
 
-    def check(self, floor: Floor, ask: Callable[[str], object], server: str) -> None:
+    def check(self, floor: Floor, answer: Callable[..., object], server: str) -> None:
         """Check that the server has got as far, and ask it if that is not known.
 
         Args:
-            ask: function that returns the value of a query over the connection.
+            answer: function that returns the value of a query, with its parameters, over the connection; None if there is no row.
             server: for the message.
 
         Raises:
             IncompleteReadError: it has not.
         """
+        if floor.left and self._left.get(floor.database) != floor.left:
+            _require_present(floor, str(answer(queries.RECOVERY_FORK, floor.database)).upper(), server)
+            self._left[floor.database] = floor.left
         known = self._captured if floor.captured else self._logged
         if known.get(floor.database, ZERO_LSN) >= floor.lsn:
             return
-        found = lsn_of(ask(queries.of_database(queries.MAX_LSN, floor.database))) or ZERO_LSN
+        found = lsn_of(answer(queries.of_database(queries.MAX_LSN, floor.database))) or ZERO_LSN
         if found < floor.lsn and not floor.captured:
             # an instance may be younger than all that is captured; who knows it has the log up to its start
-            found = max(found, lsn_of(ask(queries.of_database(queries.NEWEST_START, floor.database))) or ZERO_LSN)
+            found = max(found, lsn_of(answer(queries.of_database(queries.NEWEST_START, floor.database))) or ZERO_LSN)
         if found < floor.lsn:
             raise IncompleteReadError(
                 f"Database {floor.database} on {server} is captured up to {found}, less than {floor.lsn}, which was "
                 "seen before: the replica lags. The question is repeated"
             )
         known[floor.database] = found
+
+
+def _require_present(floor: Floor, fork: str, server: str) -> None:
+    if fork in floor.left:
+        raise IncompleteReadError(
+            f"Database {floor.database} on {server} is on recovery fork {fork} still, which others have left: the replica lags, or "
+            "was suspended by a forced failover. The question is repeated. Next, if this lasts: ALTER DATABASE "
+            f"{quote(floor.database)} SET HADR RESUME on that server"
+        )
 
 
 def require_writes(database: str, server: str, updateability: object) -> None:

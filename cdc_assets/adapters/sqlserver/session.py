@@ -36,6 +36,7 @@ from cdc_assets.adapters.sqlserver.tcp_connection import TcpConnection
 from cdc_assets.adapters.sqlserver.watchdog import bounded
 from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.interruption import cancelled_by, in_thread
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.refused_logins import offered
 from cdc_assets.errors import CdcError, ConnectionLostError, IncompleteReadError, QueryError
 
@@ -157,6 +158,10 @@ def translate(error: pyodbc.Error, settings: ConnectionSettings, link: Link | No
     return ours
 
 
+def _value(rows: Sequence[Row]) -> object:
+    return rows[0][0] if rows else None
+
+
 def _state(error: pyodbc.Error) -> str:
     return str(error.args[0]) if error.args else ""
 
@@ -174,6 +179,8 @@ class Session:
         self._link: Link | None = None
         self.connections = 0
         """How often it has connected: each time perhaps to another replica."""
+        self.left: dict[str, tuple[str, ...]] = {}
+        """Recovery forks that databases have left."""
         self._last_use = 0.0
         self._lock_timeout_ms, self._in_force_ms = table_queries.lock_wait_ms(settings.query_timeout_s), -1
         self._patience, self._asks_little = Patience(settings.query_timeout_s), False
@@ -212,6 +219,10 @@ class Session:
         """
         return self._repeat(lambda cursor: list(cursor.execute(statement, *parameters).fetchall()), statement)
 
+    def floor(self, database: str, lsn: Lsn) -> Floor:
+        """What a server must have that is asked about the log up to an LSN."""
+        return Floor(database, lsn, left=self.left.get(database, ()))
+
     def rows_behind(self, floor: Floor, statement: str, *parameters: object) -> list[Row]:
         """As `rows`, over a connection whose server has the log up to `floor`.
 
@@ -221,15 +232,14 @@ class Session:
 
         def read(cursor: pyodbc.Cursor) -> list[Row]:
             assert self._link is not None  # noqa: S101 - it is ready
-            self._link.reached.check(floor, lambda query: cursor.execute(query).fetchall()[0][0], self._link.server)
+            self._link.reached.check(floor, lambda *query: _value(cursor.execute(*query).fetchall()), self._link.server)
             return list(cursor.execute(statement, *parameters).fetchall())
 
         return self._repeat(read, statement)
 
     def value(self, statement: str, *parameters: object) -> object:
         """First column of the first row, or None if there is no row."""
-        rows = self.rows(statement, *parameters)
-        return rows[0][0] if rows else None
+        return _value(self.rows(statement, *parameters))
 
     def write(self, statement: str, *parameters: object) -> int:
         """Execute a writing statement once, without retries: if the connection breaks, its result is unknown.

@@ -84,6 +84,7 @@ class SqlServerSource:
         self.session = Session(settings, budget_s)
         self._beside = Session(settings, budget_s)
         """Counts half of the rows of a backlog; not opened before."""
+        self._beside.left = self.session.left
         self._probed: dict[str, int] = {}
         """By database, the connection over which `active_instances` was answered, until `low_water_marks` is."""
 
@@ -244,6 +245,14 @@ class SqlServerSource:
         [(identity, point)] = rows
         return RecoveryFork(str(identity).upper(), None if point is None else Lsn.from_decimal(integer(point)))
 
+    def leave_forks(self, database: str, forks: Sequence[str]) -> None:
+        """From now on a server that still shows a database on one of these recovery forks counts as one that lags; see `core.ports`."""
+        self.session.left[database] = tuple(forks)
+
+    def left_forks(self, database: str) -> tuple[str, ...]:
+        """The newest forks that were given to `leave_forks`."""
+        return self.session.left.get(database, ())
+
     def allows_snapshot(self, database: str) -> bool:
         """Whether transactions may see a database as of one moment (ALLOW_SNAPSHOT_ISOLATION ON)."""
         rows = self._database(database)
@@ -262,7 +271,8 @@ class SqlServerSource:
             (queries.NTH_TRANSACTION, (limit, start)) if limit > 0 else (queries.MAX_TRANSACTION, (start,))
         )
         with cdc_objects(database), self.session.asking_little():
-            rows = self.session.rows_behind(Floor(database, known), queries.of_database(query, database), *parameters)
+            floor = self.session.floor(database, known)
+            rows = self.session.rows_behind(floor, queries.of_database(query, database), *parameters)
         return lsn_of(rows[0][0])
 
     def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:

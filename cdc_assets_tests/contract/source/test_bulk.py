@@ -100,6 +100,15 @@ def test_a_server_that_lags_is_not_read(server: Server, reader: MssqlBulkSource)
             list(behind.read(rows))
         with pytest.raises(IncompleteReadError), behind.transaction():
             pass
+    with SqlServerSource(connection(server, DATABASE)) as source:
+        fork = source.recovery_fork(DATABASE)
+        assert fork is not None
+        source.leave_forks(DATABASE, [fork.identity])
+        with pytest.raises(IncompleteReadError, match="recovery fork"):
+            source.max_transaction_lsn(DATABASE, None, 0, newest)
+        assert source.recovery_fork(DATABASE, newest) == fork
+        with pytest.raises(IncompleteReadError, match="recovery fork"):
+            list(reader.reaching(DATABASE, newest, left=source.left_forks(DATABASE)).read(rows))
     server.execute("DELETE FROM cdc.lsn_time_mapping", database=DATABASE)
     logged = reader.reaching(DATABASE, instance.start_lsn, captured=False)
     assert sum(batch.num_rows for batch in logged.read(rows)) == 3

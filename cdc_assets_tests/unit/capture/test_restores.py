@@ -213,6 +213,29 @@ def test_a_replica_that_has_not_got_a_restore_neither_begins_a_history_nor_lengt
         assert (bool(log.restored), log.shared) == (True, before(lost))
 
 
+def test_no_history_begins_by_how_far_a_secondary_of_the_former_one_is(tmp_path: Path) -> None:
+    """It did not follow a forced failover, and is captured further than the new primary."""
+    server, config = Restored(), make_config(str(tmp_path))
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    lost = server.commit((lines, "insert", 50, "lost"))
+    make_capture(server, config).stream()
+
+    def fork(_: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        if known > lost:
+            raise IncompleteReadError("It lags.")
+        return RecoveryFork("B", lost)
+
+    server.recovery_fork = fork  # type: ignore[method-assign]
+    with suppress(DatabaseRestoredError):
+        make_capture(server, config).stream()
+    server.max_captured_lsn = lambda _: lost.next()  # type: ignore[method-assign]
+    with suppress(DatabaseRestoredError, IncompleteReadError):
+        make_capture(server, config).snapshot([lines])
+    assert state_of(config).log(DATABASE).restored
+
+
 def test_no_run_waits_for_markers_of_a_database_that_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The clean-up job was too early, the database is restored to before its last pass, and its tables are read again."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -22,7 +23,7 @@ TOPIC = f"shop.{DATABASE}.dbo.t"
 class Bulk(SimulatedBulk):
     """There are no replicas."""
 
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "Bulk":
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> "Bulk":
         return self
 
 

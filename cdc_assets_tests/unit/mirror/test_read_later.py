@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -41,7 +41,7 @@ TOPIC = f"shop.{DATABASE}.dbo.t"
 class Bulk(SimulatedBulk):
     """The server that answers is the one that was asked how far it is."""
 
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "Bulk":
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> "Bulk":
         return self
 
 

@@ -136,8 +136,8 @@ class Beside:
     bulk: MssqlBulkSource
     player: Player
 
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "Beside":
-        return Beside(self.bulk.reaching(database, lsn, captured=captured), self.player)
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> "Beside":
+        return Beside(self.bulk.reaching(database, lsn, captured=captured, left=left), self.player)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         self.player.beside()

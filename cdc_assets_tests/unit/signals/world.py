@@ -33,8 +33,8 @@ class Watched:
     bulk: MssqlBulkSource
     meanwhile: Callable[[], None]
 
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "Watched":
-        return replace(self, bulk=self.bulk.reaching(database, lsn, captured=captured))
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> "Watched":
+        return replace(self, bulk=self.bulk.reaching(database, lsn, captured=captured, left=left))
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         if statement.startswith("/* cdc-assets: chunk */"):

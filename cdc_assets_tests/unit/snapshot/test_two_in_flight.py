@@ -25,7 +25,7 @@ from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedBulk
 class Bulk(SimulatedBulk):
     """There are no replicas."""
 
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "Bulk":
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> "Bulk":
         return self
 
 

@@ -90,6 +90,8 @@ class SimulatedServer:
     altered: dict[str, Lsn] = field(default_factory=dict)
     """LSN of the newest DDL of instances whose table was altered while it is read."""
     fork: RecoveryFork | None = field(default_factory=lambda: RecoveryFork("A", None))
+    left: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Forks that databases have left."""
     is_secondary: bool = False
     routed: "SimulatedServer | None" = None
     """The replica to which connections of the data plane are routed, if it is another one."""
@@ -244,6 +246,12 @@ class SimulatedServer:
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         return self.fork
 
+    def leave_forks(self, database: str, forks: Sequence[str]) -> None:
+        self.left[database] = tuple(forks)
+
+    def left_forks(self, database: str) -> tuple[str, ...]:
+        return self.left.get(database, ())
+
     def is_replica(self, database: str) -> bool:
         return self.is_secondary
 
@@ -356,9 +364,11 @@ class SimulatedBulk:
 
     server: SimulatedServer
     floor: Lsn = ZERO_LSN
+    database: str = ""
+    left: Sequence[str] = ()
 
-    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True) -> "SimulatedBulk":
-        return replace(self, floor=lsn)
+    def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> "SimulatedBulk":
+        return replace(self, floor=lsn, database=database, left=left)
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         self.server.before_read(statement)
@@ -366,6 +376,9 @@ class SimulatedBulk:
             i.start_lsn > self.floor for i in self.server.instances
         ):
             raise IncompleteReadError("It lags.")
+        fork = self.server.recovery_fork(self.database) if self.left else None
+        if fork is not None and fork.identity in self.left:
+            raise IncompleteReadError("It does not follow.")
         if "cdc-assets: changes" in statement or "cdc-assets: preceding" in statement:
             table = self._changes(statement, parameters)
         elif "cdc-assets: marks" in statement:

@@ -71,6 +71,25 @@ def test_no_position_passes_changes_that_a_replica_has_not_got(tmp_path: Path, m
     assert asked[:2] == [ZERO_LSN, server.captured]
 
 
+def test_rows_of_a_secondary_that_did_not_follow_a_forced_failover_are_not_taken(tmp_path: Path) -> None:
+    """It is captured as far as the new primary, with another transaction of the same LSN."""
+    server, config, _lines, orders = started(tmp_path)
+    former, statements = copy.deepcopy(server), list[str]()
+    lost = former.commit((orders, "insert", 11, "lost"))
+    server.fork = RecoveryFork("B", lost)
+    make_capture(server, config).stream()
+
+    def follow(statement: str) -> None:
+        statements.append(statement)
+        if len(statements) == 3:
+            former.fork, former.change_tables = server.fork, server.change_tables
+
+    former.before_read, server.routed = follow, former
+    assert server.commit((orders, "insert", 12, "kept")) == lost
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 12]
+
+
 @pytest.mark.parametrize("shown", ["nothing", "its predecessor"])
 def test_a_table_that_a_replica_has_not_got_yet_is_not_gone(tmp_path: Path, shown: str) -> None:
     server, config, _lines, orders = started(tmp_path)

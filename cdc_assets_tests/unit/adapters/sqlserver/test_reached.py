@@ -1,0 +1,40 @@
+"""What a connection's server must have before it is asked."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cdc_assets.adapters.sqlserver import queries
+from cdc_assets.adapters.sqlserver.reached import Floor, Reached
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.errors import IncompleteReadError
+
+NEWEST = Lsn.from_int(9)
+
+
+def server_on(fork: str | None) -> tuple[Callable[..., object], list[str]]:
+    """Answers of a server, and the queries that it was asked."""
+    asked = list[str]()
+
+    def ask(query: str, *parameters: object) -> object:
+        asked.append(query)
+        return fork if query == queries.RECOVERY_FORK else NEWEST.raw
+
+    return ask, asked
+
+
+def test_a_server_on_a_fork_that_was_left_has_nothing_however_far_it_is() -> None:
+    ask, _ = server_on("former")
+    reached = Reached()
+    reached.check(Floor("SalesDb", NEWEST), ask, "the server")
+    with pytest.raises(IncompleteReadError, match="recovery fork FORMER"):
+        reached.check(Floor("SalesDb", NEWEST, left=("FIRST", "FORMER")), ask, "the server")
+
+
+@pytest.mark.parametrize("fork", ["now", None])
+def test_another_one_is_asked_once_for_each_fork_that_is_left(fork: str | None) -> None:
+    ask, asked = server_on(fork)
+    reached = Reached()
+    for left in ((), ("FIRST",), ("FIRST",), ("FIRST", "FORMER")):
+        reached.check(Floor("SalesDb", NEWEST, left=left), ask, "the server")
+    assert asked.count(queries.RECOVERY_FORK) == 2
