@@ -53,7 +53,8 @@ class TableState:
         ignored_gaps: those of them after which it went on without its rows (`gap.policy=ignore`, or a snapshot mode that reads
             none), until a snapshot reads all of them.
         ranges: key ranges of the snapshot partitions, fixed by the first snapshot while they fit the key (`core.ranges.fit`).
-        snapshot_lsn: low watermark of the last complete snapshot that read all rows of the table, or None.
+        snapshot_lsn: low watermark of the last complete snapshot that read all rows of the table, or None; None also once its READs
+            may be lost in the lake.
         begins: place after `position` up to which another reader delivered its changes; None after the first window.
         directory: of the topic generation that has its newest events; empty if it was not recorded yet.
         again: whether a failed table is tried again from its position, because nothing up to it is wrong in the lake and

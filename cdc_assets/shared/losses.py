@@ -29,7 +29,7 @@ before that row everything is found again, after it nothing is.
 
 *Repairing.* A snapshot of a table with a gap first removes incomplete files from the Delta table, so that it can be
 read. After a crash in between, the next run finds the gap and the files again, or only the gap. READs of the snapshot
-are placed after whatever was lost, as with any gap.
+are placed after whatever was lost, as with any gap. A snapshot whose READs may be among what was lost has repaired nothing.
 """
 
 import dataclasses
@@ -311,7 +311,7 @@ class Losses:
         return self._beyond_manifest(state, ahead) if state.keeps_position else None
 
     def _with_losses(self, state: TableState, losses: Sequence[Loss]) -> TableState | None:
-        end = state.position or state.snapshot_lsn or ZERO_LSN
+        end = state.position or state.snapshot_lsn or state.gap_until or ZERO_LSN
         until = max(loss.until or end for loss in losses)
         after = min(min(loss.after for loss in losses), before(until))
         what = "; ".join(f"{loss.directory} {loss.what}" for loss in losses)
@@ -354,6 +354,9 @@ class Losses:
         policy, end = self._config.streaming.gap_policy, state.position
         lost = f"Events after {after} up to {until} are lost in the lake or cannot be trusted: {what}."
         reason = f"{lost} Next: {SNAPSHOT_AGAIN if readable else MOVE_FOLDER}."
+        read = state.snapshot_lsn
+        if read is not None and after < read <= until:  # its READs may be lost as well, and then make nothing good
+            state = dataclasses.replace(state, snapshot_lsn=None)
         if _is_stopped(state):
             return self._lost_too(state, after, until, reason)
         state = dataclasses.replace(state, gaps=with_lost(state.gaps, after, until))
