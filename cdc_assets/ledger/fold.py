@@ -186,7 +186,7 @@ def _forgotten(state: CaptureState, gone: Set[TableId]) -> CaptureState:
     """The state without some tables; what the lake has of them stays, and lacks their next changes."""
     found = {table: entry for table, entry in state.tables.items() if table in gone}
     kept = {table: entry for table, entry in state.tables.items() if table not in gone}
-    ends = {table: entry.position or entry.snapshot_lsn for table, entry in found.items()}
+    ends = {table: entry.reached for table, entry in found.items()}
     early = {
         table: EarlyReads(end, None, found[table].gaps, found[table].unrepaired_gaps)
         for table, end in ends.items()

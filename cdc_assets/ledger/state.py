@@ -302,7 +302,7 @@ class CaptureState:
             return known.position
         if early is not None:
             return early.low
-        return known.snapshot_lsn if known is not None and known.position is None else None
+        return known.reached if known is not None and known.position is None else None
 
     def with_early(self, changed: Mapping[TableId, EarlyReads]) -> "CaptureState":
         """The state with further READs of tables, except for those that have such a position."""

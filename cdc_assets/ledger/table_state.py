@@ -134,6 +134,11 @@ class TableState:
         return self.gaps[-1][0] if self.gaps else None
 
     @property
+    def reached(self) -> Lsn | None:
+        """LSN up to which the lake may hold something of the table, or is known to lack it; None if it has nothing of it."""
+        return self.position or self.snapshot_lsn or self.gap_until
+
+    @property
     def gap_until(self) -> Lsn | None:
         """Inclusive end of the newest gap."""
         return self.gaps[-1][1] if self.gaps else None

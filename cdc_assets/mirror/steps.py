@@ -120,7 +120,7 @@ def target_of(state: TableState, window: int, drops: Sequence[Lsn], readings: Se
         drops: LSNs from which on the table was no longer there.
         readings: recorded in the manifest.
     """
-    position = state.position or state.snapshot_lsn
+    position = state.reached
     if position is None:
         return None
     starts = sorted({str(lsn) for lsn in drops} | {str(until) for _, until in state.gaps})

@@ -311,7 +311,7 @@ class Losses:
         return self._beyond_manifest(state, ahead) if state.keeps_position else None
 
     def _with_losses(self, state: TableState, losses: Sequence[Loss]) -> TableState | None:
-        end = state.position or state.snapshot_lsn or state.gap_until or ZERO_LSN
+        end = state.reached or ZERO_LSN
         until = max(loss.until or end for loss in losses)
         after = min(min(loss.after for loss in losses), before(until))
         what = "; ".join(f"{loss.directory} {loss.what}" for loss in losses)

@@ -1,5 +1,6 @@
 """READs of the last snapshot that the lake has lost do not make good what it lacks."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 
@@ -9,6 +10,12 @@ from deltalake import DeltaTable
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.capture.reset import Reset
 from cdc_assets.config.settings import FilterSettings, MirrorSettings
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.ledger import fold
+from cdc_assets.ledger.codec import encode
+from cdc_assets.ledger.state import CaptureState
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.overview.checks.sqlserver import continuity_result
@@ -62,3 +69,12 @@ def test_a_table_that_is_reset_while_it_is_excluded_lacks_them_still(world: Worl
     world.stream()
     assert world.state(world.orders).status == "healthy"
     assert not continuity_result(world.state(world.orders)).passed
+
+
+def test_a_table_that_is_not_streamed_lacks_them_still_when_it_is_known_no_more() -> None:
+    table, lost = TableId("SalesDb", "dbo", "plain"), (Lsn.from_int(7), Lsn.from_int(9))
+    state = CaptureState(tables={table: TableState(table, 1, None, gaps=(lost,))})
+    assert state.wanted_after(table, 1) == lost[1]
+    row = {"event": "forgotten", "database": "SalesDb", "detail": json.dumps({"forgotten": encode([table])})}
+    early = fold.after(state, row).early[table]
+    assert (early.low, early.ignored_gaps) == (lost[1], (lost,))
