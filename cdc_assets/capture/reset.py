@@ -24,6 +24,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import Clock
 from cdc_assets.core.processes import host_of, is_gone, is_here, number_of, own_process
+from cdc_assets.core.steps import step
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake.system_topics import history_directory, manifest_directory
@@ -156,6 +157,7 @@ class Reset:
             Path(removal.target).mkdir(parents=True)
             for name in removal.directories:
                 Path(self._tables.location.uri(name)).rename(Path(removal.target) / name)
+                step("table-moved")
             NewLake.of(self._config).begin()
         except OSError as error:
             raise LakeError(

@@ -54,6 +54,7 @@ STEPS: Final[dict[str, str]] = {
     "publish-sent": "all events of a transaction are with the producer; neither they nor the marker are committed",
     "publish-complete": "a transaction with its marker is committed at the broker",
     "files-joined": "small files of tables are joined in others that no commit names",
+    "table-moved": "a reset has moved a table of the capture away, and not all of them yet",
     "replacement-checked": "a commit that removes files has found them all in the newest version; it is not made",
     "files-replaced": "a commit that removes files is made",
     "checkpoint-begun": "so many rows of a record are committed that their fold is due; nothing of it is written",

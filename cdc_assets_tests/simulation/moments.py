@@ -10,11 +10,11 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from cdc_assets_tests.simulation.adopting import Adopting
 from cdc_assets_tests.simulation.mix import Mix
 from cdc_assets_tests.simulation.processes import KINDS
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.shared import HOURS
+from cdc_assets_tests.simulation.starting_over import StartingOver
 from cdc_assets_tests.simulation.weather import EVENTS
 
 AT: Final = {
@@ -154,7 +154,7 @@ class Waiting:
     rng: Random
 
 
-class Moments(Adopting):
+class Moments(StartingOver):
     """Events that wait for the state of a process."""
 
     def prepare_moments(self) -> None:

@@ -110,11 +110,13 @@ class Processes(Signals):
         """Somebody looks at the capture; what is called healthy is held against the law."""
         # a look that takes hours tells what was when it began
         begun, captured = self.server.now, self.server.replicas.captured_everywhere(self.server)
-        lost = {table: set(found) for table, found in self.lost.items()}
+        # who comes to a secondary that does not follow cannot know what the server has no more
+        known = {} if self.server.replicas.are_suspended else self.lost
+        lost, lakes = {table: set(found) for table, found in known.items()}, self.lakes
         report = self._report()
         self.looks[report.health] += 1
         self.say(f"  it is {report.headline}")
-        if report.healthy:
+        if report.healthy and self.lakes == lakes:
             self.check_healthy(begun, captured, lost)
 
     def _report(self) -> CaptureReport:

@@ -3,6 +3,9 @@
 Each of them shows a database as it was some changes ago: its log, its clean-up, its rows and its catalogue are of one moment. A
 connection belongs to one server; one that is opened again may come to another one, which is further behind, or to the primary. What the
 product's adapters ask of a connection is asked here too (`adapters.sqlserver.reached`).
+
+*After a forced failover* the former primary and the secondaries that did not take over are suspended: they show what they had, also what
+the new primary lacks, until they are let follow.
 """
 
 import re
@@ -17,6 +20,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.errors import IncompleteReadError, PreflightError, QueryError
+from cdc_assets.shared.instances import before
 from cdc_assets_tests.simulation.server import LaggingServer, Locks
 from cdc_assets_tests.unit.streaming.simulation import DATABASE
 
@@ -36,11 +40,13 @@ class Replicas:
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
-        self._photos = deque[LaggingServer](maxlen=_KEPT)
+        self._photos = deque[Photo](maxlen=_KEPT)
         self._taken = self._count = 0
         self._places: list[int] = []
         """Numbers of the photos that secondaries show."""
         self._stands_still = False
+        self._former: list[Photo] = []
+        """What secondaries show until they are let follow, if a server has taken over that lacks some of it."""
 
     def __bool__(self) -> bool:
         return bool(self._places)
@@ -48,6 +54,7 @@ class Replicas:
     def begin(self, count: int, primary: LaggingServer) -> None:
         """There are so many secondaries, and they have all that there is."""
         self._photos.clear()
+        self._former = []
         self._places, self._stands_still, self._count = [self._taken + 1] * count, False, count
         self.take(primary)
 
@@ -57,7 +64,19 @@ class Replicas:
 
     def end(self) -> None:
         """There are none for a while."""
-        self._places = []
+        self._places, self._former = [], []
+
+    def former(self, primary: LaggingServer) -> list["Photo"]:
+        """What would be shown if the first secondary took over now, and the others and the primary did not follow it."""
+        return [photo_of(primary), *(self._photo(number) for number in range(1, len(self._places)))]
+
+    def suspend(self, shown: Sequence["Photo"]) -> None:
+        """They go on to show that until they are let follow, whatever happens."""
+        self._former = list(shown)
+
+    @property
+    def are_suspended(self) -> bool:
+        return bool(self._former)
 
     def stop(self) -> None:
         """The first one does not go on."""
@@ -65,7 +84,7 @@ class Replicas:
 
     def go_on(self) -> None:
         """All have all that there is."""
-        self._places, self._stands_still = [self._taken] * len(self._places), False
+        self._places, self._stands_still, self._former = [self._taken] * len(self._places), False, []
 
     def take(self, primary: LaggingServer) -> None:
         """Something has changed."""
@@ -93,14 +112,23 @@ class Replicas:
         """What a server has."""
         if number is None or number >= len(self._places):
             return primary
-        photo = self._photos[self._places[number] - self._taken - 1]
+        photo = self._former[number] if self._former else self._photo(number)
         photo.now, photo.ahead, photo.offset = primary.now, primary.ahead, primary.offset
         return photo
 
+    def _photo(self, number: int) -> "Photo":
+        return self._photos[self._places[number] - self._taken - 1]
+
     def captured_everywhere(self, primary: LaggingServer) -> Mapping[str, Lsn]:
-        """How far each server is captured, by database."""
+        """How far the log of each database is captured by each server, as far as that is the primary's."""
         every = [primary, *(self.shown(number, primary) for number in range(len(self._places)))]
-        return {name: min(one.ends.get(name, ZERO_LSN) for one in every) for name in primary.ends}
+        return {name: min(_captured(one, primary, name) for one in every) for name in primary.ends}
+
+
+def _captured(server: LaggingServer, primary: LaggingServer, name: str) -> Lsn:
+    end, fork = server.ends.get(name, ZERO_LSN), primary.forks.get(name)
+    is_same = fork is None or fork.point is None or server.forks.get(name) == fork
+    return end if is_same else min(end, before(fork.point))
 
 
 class Photo(LaggingServer):

@@ -2,13 +2,14 @@
 
 - The lake holds changes that the server has no more: they are told as lost, and nothing is healthy before that.
 - A server that takes over as planned has all of them: nobody says that anything is lost.
+- One that takes over by force lacks the newest, as after a restore; who does not follow it shows them until somebody resumes that.
 - Once the server's LSNs have passed them and the tables were read again, all holds as it did before.
 
 *Not in it:* a restore before an earlier one of the same database was noticed, and one that nobody can notice because the login does not see
 the fork and the server has passed what was read. The product says that it cannot know of these (`shared.forks`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets_tests.simulation import law
@@ -57,15 +58,32 @@ class Restores(Weather):
         if self.rng.random() < 0.5:
             self.server.scan(name)  # so that nothing else waits for the capture job
         self._back_up(name)
+        self._go_beyond(name, tables)
+        self._restore(self.backups[name][-1])
+
+    def _go_beyond(self, name: str, tables: Sequence[TableId]) -> None:
+        """Transactions of a database, of which some or all come into the lake."""
         for _ in range(self.rng.randrange(1, 4)):
             self.work_on(tables)
         self.server.scan(name, self.rng.choice([1, None]))
         for kind in ("capture", "mirror", "publisher"):
             if self.rng.random() < 0.7:
                 self.go_alone(self.begin(kind), self.rng.choice([30, 100, 300]))
-        self._restore(self.backups[name][-1])
 
-    def _restore(self, backup: Backup) -> None:
+    def force_over(self) -> None:
+        """A secondary takes a database over that lacks the newest transactions; others show these until somebody lets them follow."""
+        name = self.rng.choice(self.config.connection.databases)
+        tables = [table for table in self.tables if table.database == name]
+        if not self.server.replicas:
+            self.lag_behind()
+        self.server.replicas.go_on()
+        self.server.replicas.stop()
+        known = self.server.back_up(name)
+        for _ in range(self.rng.randrange(1, 3)):
+            self._go_beyond(name, tables)
+        self._restore(known, is_forced=True)
+
+    def _restore(self, backup: Backup, *, is_forced: bool = False) -> None:
         name = backup.database
         if not self._is_noticed(name):
             return
@@ -73,8 +91,9 @@ class Restores(Weather):
             self._settle()
         self.remember()
         gone = {table: table in self.server.keyless for table in self.server.schemas if table.database == name}
-        past = self.server.restore(backup)
-        self.say(f"{name} is restored; its LSNs from {past.point} up to {past.end} are given away again")
+        past = self.server.force_over(backup) if is_forced else self.server.restore(backup)
+        how = "taken over by force" if is_forced else "restored"
+        self.say(f"{name} is {how}; its LSNs from {past.point} up to {past.end} are given away again")
         for table in gone:
             ever = self.ever.setdefault(table, set())
             places = {law.place_of(change) for change in past.lost(table)}

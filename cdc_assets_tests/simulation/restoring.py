@@ -135,6 +135,18 @@ class RestorableServer(ReplicatedServer):
             self.replicas.begin_again(self)
         return past
 
+    def force_over(self, backup: Backup) -> Past:
+        """A secondary takes a database over that has only what is in a backup. Who was the primary, and the other secondaries, show what
+        they had until they are let follow.
+
+        Returns:
+            What there was.
+        """
+        shown = self.replicas.former(self) if self.replicas else []
+        past = self.restore(backup)
+        self.replicas.suspend(shown)
+        return past
+
     def fail_over(self, name: str) -> None:
         """Another server takes a database over with all that there was, and begins another fork behind it; secondaries get that as they
         get anything else."""

@@ -210,6 +210,19 @@ MUTANTS = (
         "if reached > fork.point else []",
     ),
     Mutant(
+        "a secondary that did not follow a forced failover is asked",
+        "shared/forks.py",
+        "    source.leave_forks(database, log.former)\n",
+        "",
+        (("shared/forks.py", "        source.leave_forks(database, log.on(fork.identity).former)\n", ""),),
+    ),
+    Mutant(
+        "a new lake is published behind a former one",
+        "publish/start.py",
+        "    if not continued and known.lake == lake and known.window",
+        "    if not continued and known.window",
+    ),
+    Mutant(
         "what another reader has delivered of a transaction is captured again",
         "adoption/plan.py",
         "else self._adopted(schemas[table], instances[table], position, starts.get(table))",

@@ -54,6 +54,8 @@ class Shared:
         self.folder, self.lake, self.said = folder, folder / "lake", list[str]()
         self.lake.mkdir()
         self.scheduler = Scheduler(random.Random(-1 - seed), self.say)  # noqa: S311 - the same
+        self.lakes = 1
+        """Number of lakes that the capture has begun."""
         self.server = RestorableServer(names=DATABASES, replicas=Replicas(random.Random(f"replicas {seed}")))  # noqa: S311 - the same
         self.cluster = Cluster(self.scheduler)
         self.store = Store(self.scheduler, self.say)

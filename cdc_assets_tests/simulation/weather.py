@@ -73,6 +73,8 @@ EVENTS: Final = {
     "restore": 1,
     "lose_new": 1,
     "fail_over": 2,
+    "force_over": 1,
+    "start_over": 1,
 }
 """What a history is made of, and how often."""
 
