@@ -481,6 +481,9 @@ class Weather(Consumers):
             if leaves and actor.at.startswith("behind a commit of round in"):
                 self.scheduler.crash(actor)
                 self.leave_database_of(table)
+                self.hurt.update(
+                    tables
+                )  # who gives the snapshot up tells what comes between its READs and those of the next one
                 for _ in range(3):
                     self.work_on([table])
                     self.work()
