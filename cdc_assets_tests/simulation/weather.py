@@ -221,9 +221,11 @@ class Weather(Consumers):
             return
         column = self._get_column(table)
         self._use_new_instance(table)
-        self._lose_column(table, column)
+        if column in (one.name for one in self.server.schemas[table].columns):  # else somebody was quicker
+            self._lose_column(table, column)
         self._use_new_instance(table)
-        self._get_numbers(table, column)
+        if column in self._dropped[table]:
+            self._get_numbers(table, column)
         self._use_new_instance(table)
 
     def _use_new_instance(self, table: TableId) -> None:
