@@ -185,7 +185,7 @@ class Capture:
         asked = {table.database for table in whole} & self._opening.restored.keys()
         if not selected and not asked:
             raise next(problem for problem in unavailable.values() if isinstance(problem, DatabaseRestoredError))
-        done = self._opening.finish([*_flat(selected), *(tables or ())], unavailable)
+        done = self._opening.finish(selected, unavailable, tables or ())
         self._snapshotted.update(done.tables)
         for database in sorted(asked):
             self._opening.begin_history(database, selected, unavailable)
@@ -250,7 +250,7 @@ class Capture:
 
     def _stream(self, should_yield: ShouldYield, is_added: Callable[[TableId], bool]) -> StreamSummary:
         selected, unavailable = self._opening.begin()
-        recovered = self._opening.finish(_flat(selected), unavailable)
+        recovered = self._opening.finish(selected, unavailable)
         self._snapshotted.update(recovered.tables)
         if not self._activities.due.streams:
             log.info("Streaming is disabled for snapshot mode %s.", self._config.snapshot.mode)

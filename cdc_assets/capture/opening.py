@@ -14,7 +14,7 @@ that is planned later must not be committed earlier.
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from cdc_assets.capture.activities import Activities
 from cdc_assets.capture.selection import abandon_removed_databases, apply_filters, select, troubled_by_database
@@ -196,17 +196,23 @@ class Opening:
             selected[database] = self.restored.pop(database)
             del unavailable[database]
 
-    def finish(self, captured: Sequence[TableId], unavailable: Mapping[str, CdcError]) -> SnapshotSummary:
+    def finish(
+        self, selected: dict[str, list[TableId]], unavailable: dict[str, CdcError], requested: Sequence[TableId] = ()
+    ) -> SnapshotSummary:
         """Finish what an earlier run left in flight; from then on the current filters apply.
 
         Args:
-            captured: tables that may be read.
-            unavailable: databases that cannot be captured now, with the reason.
+            selected: captured tables by database; one that is too busy for its snapshot is removed, if there are others.
+            unavailable: databases that cannot be captured now, with the reason; such a one is added.
+            requested: further tables that may be read.
 
         Raises:
             CdcError: the server or the lake failed as a whole.
         """
-        activities = self._activities
+        activities, captured = (
+            self._activities,
+            [*(table for tables in selected.values() for table in tables), *requested],
+        )
         if self._config.signals.collections:
             activities.incremental.reader.clean()
         # READs that are recorded: this queries no server, and readers of all databases wait for the number
@@ -227,9 +233,17 @@ class Opening:
         done, known = SnapshotSummary(), self._ledger.state
         snapshots = known.snapshots.keys() - unavailable.keys()  # one of a busy database waits until it answers
         for database in sorted(snapshots, key=lambda name: (known.in_flight(name) is None, name)):
-            run = self._ledger.state.snapshots[database]
-            with self._of_one_history(database, [entry.table for entry in run.tables]) as failed:
-                done += activities.snapshotter.resume(database, captured)
+            tables = [entry.table for entry in self._ledger.state.snapshots[database].tables]
+            with self._of_one_history(database, tables) as failed:
+                try:
+                    done += activities.snapshotter.resume(database, captured)
+                except DATABASE_ERRORS as error:  # it goes on when it answers
+                    if not (selected.keys() - {database} and make_way(self._ledger, self._lake, database)):
+                        raise
+                    log.error("Database %s is left out: %s", database, error)
+                    selected.pop(database, None)
+                    unavailable[database] = error
+                    failed += troubled_by_database(tables, unavailable)
             done += SnapshotSummary(failed=tuple(failed))
         # only now are tables ended: what was in flight may have needed them
         for database in sorted({table.database for table in captured}):

@@ -1,5 +1,6 @@
 """A database that is busy, or whose replica lags, for long stops no other one."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, IncompleteReadError, LockTimeoutError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -129,3 +131,29 @@ def test_a_round_that_waits_holds_up_no_window(tmp_path: Path, streams: bool) ->
     server.__dict__["refusals"] = {}
     assert make_capture(server, config).snapshot().tables == tuple(new)
     assert [event.key for event in events_of(config, new[0])] == [1]
+
+
+@pytest.mark.parametrize("step", ["snapshot-planned", "round-planned", "round-complete"])
+def test_a_snapshot_that_cannot_go_on_holds_up_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    server, config, lines, _ = two(tmp_path)
+    new, ask = server.create_other("new", rows=1), server.table_schemas
+    server.idle_tick()
+    with cut_at(step), pytest.raises(PowerCutError):
+        make_capture(server, config).snapshot([new])
+    begun, lsn = state_of(config).snapshots, server.commit((lines, "insert", 51, "a"))
+
+    def refuse(tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+        if any(table.database == OTHER for table in tables):
+            raise BUSY[0]
+        return ask(tables)
+
+    monkeypatch.setattr(server, "table_schemas", refuse)
+    capture = make_capture(server, config)
+    assert [trouble.table for trouble in capture.snapshot().failed] == [new]
+    capture.stream()
+    assert (state_of(config).tables[lines].position, state_of(config).snapshots) == (lsn, begun)
+    monkeypatch.setattr(server, "table_schemas", ask)
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, new)] == [1]
