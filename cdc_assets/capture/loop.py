@@ -32,6 +32,7 @@ from cdc_assets.core.outages import Outages
 from cdc_assets.core.task_counters import note_retry
 from cdc_assets.errors import (
     LAKE_WAITS,
+    TURN_ERRORS,
     CdcDisabledError,
     CdcError,
     CredentialsError,
@@ -137,6 +138,8 @@ class StreamLoop:
                 continue
             if not self._streams() and self._has_stopped():
                 self._end_missing_tables(databases)
+                if busy := [error for error in self.unavailable.values() if isinstance(error, TURN_ERRORS)]:
+                    raise busy[0]  # so that whoever retries does
                 return "nothing"
             self._incremental.reader.wait_for_slot(_SLOT_WAIT_S)
             begun, before = clock.elapsed(), account.streamed

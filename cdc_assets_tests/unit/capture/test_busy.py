@@ -12,12 +12,12 @@ from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, IncompleteReadError, LockTimeoutError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
-from cdc_assets_tests.unit.capture.refusing import two
+from cdc_assets_tests.unit.capture.refusing import Refusing, two
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import DATABASE
-from cdc_assets_tests.unit.streaming.two_databases import OTHER
+from cdc_assets_tests.unit.streaming.two_databases import OTHER, config_of_two
 
 BUSY = [LockTimeoutError("Lock request time out."), IncompleteReadError("It lags.")]
 QUESTIONS = [
@@ -157,3 +157,14 @@ def test_a_snapshot_that_cannot_go_on_holds_up_no_other_one(
     monkeypatch.setattr(server, "table_schemas", ask)
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, new)] == [1]
+
+
+def test_a_run_that_has_nothing_else_to_stream_is_retried(tmp_path: Path) -> None:
+    server, config = Refusing(), config_of_two(tmp_path)
+    other = server.create_other("other", rows=1)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    server.commit((other, "insert", 50, "a"))
+    server.__dict__["refusals"] = {"user_tables": {OTHER: BUSY[0]}}
+    with pytest.raises(LockTimeoutError):
+        make_capture(server, config).stream()
