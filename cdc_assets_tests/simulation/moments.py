@@ -227,6 +227,8 @@ class Moments(StartingOver):
         """An actor pauses: what waits for that happens."""
         if actor.at == "snapshot-complete":
             self.note_begin()
+        if actor.at == "round-planned":
+            self.note_unsure()
         if self.is_calm:
             return
         found = [one for one in self.waiting if one.place in actor.at][:1]

@@ -121,11 +121,20 @@ class Restores(Weather):
             self.lag_behind()
         if self.rng.random() < 0.5:
             self.server.replicas.stop()
+        self._note_unsure(name)
+        self.server.fail_over(name)
+        self.say(f"another server takes {name} over, on fork {self.server.forks[name]}")
+
+    def note_unsure(self) -> None:
+        """Rows are about to be read, perhaps of a secondary that does not know yet that another server has taken its database over."""
+        for name in self.server.fail_overs:
+            if state_of(self.config).log(name).fork != self.server.forks[name].identity:
+                self._note_unsure(name)
+
+    def _note_unsure(self, name: str) -> None:
         if self._is_being_read(name):
             self.unsure.add(name)
             self.hurt |= {table for table in [*self.tables, *self.signal_tables] if table.database == name}
-        self.server.fail_over(name)
-        self.say(f"another server takes {name} over, on fork {self.server.forks[name]}")
 
     def _is_being_read(self, name: str) -> bool:
         """Whether nobody knows yet until where in the log rows of a snapshot were read: then the product cannot know that none is lost."""
