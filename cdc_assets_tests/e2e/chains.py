@@ -74,6 +74,9 @@ COMPACTION = [
 REPLACING = ["files-joined", "replacement-checked", "files-replaced"]
 """Small files are joined; killed one by one by `unit/lake/test_replacing.py`."""
 
+RESET = ["table-moved"]
+"""The folders of a capture are moved away; cut off by `unit/capture/test_reset_capture.py`."""
+
 ADOPTION = ["adoption-planned", "adoption-complete"]
 """`cdc-assets adopt` records where a capture continues; no run of the daemon, so killed by `contract/test_adoption.py`."""
 

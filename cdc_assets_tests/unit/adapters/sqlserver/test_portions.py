@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from cdc_assets.adapters.sqlserver import change_tables, commit_counts
+from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.adapters.sqlserver.table_queries import LOCK_WAIT_MS
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
@@ -39,6 +40,9 @@ class OneBroken:
         if "position_in_commit" in statement:
             return [(1, LSN.raw)]
         return [(place, LSN.raw, 1) if "AS lsn" in statement else (place, 3) for place, _ in enumerate(names)]
+
+    def floor(self, database: str, lsn: Lsn) -> Floor:
+        return Floor(database, lsn)
 
     def rows_behind(self, _: object, statement: str, *parameters: object) -> Sequence[tuple[object, ...]]:
         return self.rows(statement, *parameters)
