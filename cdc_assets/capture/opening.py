@@ -209,10 +209,8 @@ class Opening:
         Raises:
             CdcError: the server or the lake failed as a whole.
         """
-        activities, captured = (
-            self._activities,
-            [*(table for tables in selected.values() for table in tables), *requested],
-        )
+        activities = self._activities
+        captured = [*(table for tables in selected.values() for table in tables), *requested]
         if self._config.signals.collections:
             activities.incremental.reader.clean()
         # READs that are recorded: this queries no server, and readers of all databases wait for the number
