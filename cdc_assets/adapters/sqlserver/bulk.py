@@ -91,7 +91,7 @@ class MssqlBulkSource:
 
     def reaching(self, database: str, lsn: Lsn, *, captured: bool = True, left: Sequence[str] = ()) -> Self:
         """The same over sessions whose server has the log of a database up to an LSN; see `core.ports`."""
-        floor = Floor(database, lsn, captured, tuple(left)) if lsn > ZERO_LSN else None
+        floor = Floor(database, lsn, captured, tuple(left)) if lsn > ZERO_LSN or left else None
         return replace(self, floor=floor, _locks=_Locks())
 
     def read(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,8 @@
 
 A listener may route each connection to another readable replica, and replicas lag. What was learnt over one connection (how
 far the log is, how many rows there are) is only true over another one if its server has got as far. A connection belongs to
-one server, and a server's log never goes back while a connection lasts; so each connection is queried once for each LSN.
+one server, whose log never goes back while it is on one recovery fork; so each connection is queried once for each LSN, and anew
+when a fork is left. (A connection outlives a failover of a database that is not its own.)
 """
 
 from collections.abc import Callable
@@ -54,6 +55,8 @@ class Reached:
         if floor.left and self._left.get(floor.database) != floor.left:
             _require_present(floor, str(answer(queries.RECOVERY_FORK, floor.database)).upper(), server)
             self._left[floor.database] = floor.left
+            self._captured.pop(floor.database, None)  # perhaps on a fork that it has left since
+            self._logged.pop(floor.database, None)
         known = self._captured if floor.captured else self._logged
         if known.get(floor.database, ZERO_LSN) >= floor.lsn:
             return

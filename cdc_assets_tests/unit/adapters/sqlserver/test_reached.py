@@ -38,3 +38,17 @@ def test_another_one_is_asked_once_for_each_fork_that_is_left(fork: str | None) 
     for left in ((), ("FIRST",), ("FIRST",), ("FIRST", "FORMER")):
         reached.check(Floor("SalesDb", NEWEST, left=left), ask, "the server")
     assert asked.count(queries.RECOVERY_FORK) == 2
+
+
+def test_what_it_had_on_a_fork_that_it_has_left_since_counts_no_more() -> None:
+    """A connection outlives a forced failover that its server follows, and the log goes back."""
+    fork, newest = ["FORMER"], [NEWEST]
+    reached = Reached()
+
+    def ask(query: str, *parameters: object) -> object:
+        return fork[0] if query == queries.RECOVERY_FORK else newest[0].raw
+
+    reached.check(Floor("SalesDb", NEWEST), ask, "the server")
+    fork[0], newest[0] = "NOW", Lsn.from_int(5)
+    with pytest.raises(IncompleteReadError, match="captured up to"):
+        reached.check(Floor("SalesDb", Lsn.from_int(7), left=("FORMER",)), ask, "the server")
