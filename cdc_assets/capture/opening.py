@@ -132,6 +132,8 @@ class Opening:
         if not self._claimed:
             self._claim(known)
         abandon_removed_databases(self._ledger, self._lake, self._config)
+        for database, history in self._ledger.state.logs.items():  # one that is busy now may go on before it is checked
+            self._server.source.leave_forks(database, history.former)
         for database in [
             *selected,
             *(name for name, error in unavailable.items() if isinstance(error, CdcDisabledError)),

@@ -1,5 +1,6 @@
 """A database that is busy, or whose replica lags, for long stops no other one."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError, IncompleteReadError, LockTimeoutError
@@ -168,3 +170,28 @@ def test_a_run_that_has_nothing_else_to_stream_is_retried(tmp_path: Path) -> Non
     server.__dict__["refusals"] = {"user_tables": {OTHER: BUSY[0]}}
     with pytest.raises(LockTimeoutError):
         make_capture(server, config).stream()
+
+
+def test_a_snapshot_goes_on_from_no_server_that_did_not_follow_a_forced_failover(tmp_path: Path) -> None:
+    """Its database is busy when the run begins, which has asked nothing about its forks when it is back."""
+    server, config, _, _ = two(tmp_path, idle_timeout_s=60.0)
+    new = server.create_other("new", rows=1)
+    server.idle_tick()
+    former = copy.deepcopy(server)
+    former.rows[new][2] = {"id": 2, "note": "lost"}
+    server.fork = RecoveryFork("B", server.tick())
+    make_capture(server, config).stream()
+    with cut_at("snapshot-planned"), pytest.raises(PowerCutError):
+        make_capture(server, config).snapshot([new])
+
+    def follow(statement: str) -> None:
+        statements.append(statement)
+        if len(statements) == 3:
+            former.fork, former.rows = server.fork, server.rows
+
+    statements = list[str]()
+    former.before_read, server.routed = follow, former
+    server.left = {}  # of a new process
+    server.__dict__["refusals"] = {"user_tables": {OTHER: BUSY[0]}}
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, new)] == [1]
