@@ -26,7 +26,7 @@ from cdc_assets.core.ports import BulkSource, Clock, Source, TaskRunner
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import SignalChannel
 from cdc_assets.envelope.plan import ConnectorIdentity
-from cdc_assets.errors import CdcError, DatabaseRestoredError, FencedError, describe_error
+from cdc_assets.errors import DATABASE_ERRORS, CdcError, DatabaseRestoredError, FencedError, describe_error
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.hindrances import THE_RUN, RecordedHindrances
@@ -46,6 +46,7 @@ from cdc_assets.shared.progress import (
     StreamSummary,
 )
 from cdc_assets.shared.server import Server
+from cdc_assets.snapshot.plan import Request
 from cdc_assets.streaming.window_report import troubled_table
 from cdc_assets.system_topics.notifications import Listener, Notifier
 
@@ -190,11 +191,11 @@ class Capture:
         for database in sorted(asked):
             self._opening.begin_history(database, selected, unavailable)
         if not selected:
-            raise next(problem for problem in unavailable.values() if isinstance(problem, DatabaseRestoredError))
+            raise next(problem for name, problem in unavailable.items() if name in asked or not asked)
         ranges = None if partitions is None else tuple(partitions)
-        for database, captured in selected.items():
+        for database in list(selected):
             if tables is None:
-                requests = self._activities.due.requests(database, captured, self._snapshotted)
+                requests = self._due(database, selected, unavailable)
             else:
                 requests = self._activities.due.whole([table for table in tables if table.database == database], ranges)
             done += self._opening.snapshot(database, requests)
@@ -255,9 +256,8 @@ class Capture:
         if not self._activities.due.streams:
             log.info("Streaming is disabled for snapshot mode %s.", self._config.snapshot.mode)
             return StreamSummary("nothing", 0, {}, (), ())
-        for database, captured in selected.items():
-            due = self._activities.due.requests(database, captured, self._snapshotted)
-            starting = [request for request in due if not request.data]
+        for database in list(selected):
+            starting = [request for request in self._due(database, selected, unavailable) if not request.data]
             self._snapshotted.update(self._opening.snapshot(database, starting).tables)
         if self._snapshotted and (delay := self._config.streaming.delay_s):
             log.info("Streaming starts in %s s (streaming.delay.ms).", delay)
@@ -288,6 +288,20 @@ class Capture:
         return StreamSummary(
             ended, account.windows, dict(account.rows), tuple(troubled), waiting, tuple(account.unread), left_out
         )
+
+    def _due(
+        self, database: str, selected: dict[str, list[TableId]], unavailable: dict[str, CdcError]
+    ) -> list[Request]:
+        """What the mode requires of a database; one that does not answer is left out, if there are others."""
+        try:
+            return self._activities.due.requests(database, selected[database], self._snapshotted)
+        except DATABASE_ERRORS as error:
+            if len(selected) == 1:
+                raise
+            log.error("Database %s is left out: %s", database, error)
+            del selected[database]
+            unavailable[database] = error
+            return []
 
     def check_includes(self) -> None:
         """Check that the include lists match a table, after a run that found none: while it runs, one may still come.

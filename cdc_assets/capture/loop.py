@@ -251,6 +251,7 @@ class StreamLoop:
             raise error
         self._report_retry(_name(database), error)
         if any(name != database for name in self._here):
+            self._activities.snapshotter.commit_recorded(database)
             make_way(self._ledger, self._lake, database)
         self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=streaming.retry_wait_s)
 

@@ -155,7 +155,10 @@ class Opening:
                 selected.pop(database, None)
                 unavailable[database] = error
         for database, problem in unavailable.items():
-            if selected or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
+            # a restored one can go on, too, when its snapshot is requested
+            if selected or self.restored or isinstance(problem, CdcDisabledError | DatabaseRestoredError):
+                if isinstance(problem, TURN_ERRORS):
+                    self._activities.snapshotter.commit_recorded(database)
                 leave_out_database(self._ledger, self._lake, database, problem)
         if not selected and not any(isinstance(problem, DatabaseRestoredError) for problem in unavailable.values()):
             raise next(iter(unavailable.values()))
@@ -192,10 +195,11 @@ class Opening:
             begin_history(self._ledger, self._server.source, database)
             end_former_tables(self._ledger, self._lake, database)
             check_recovery_fork(self._ledger, self._server.source, database)
-        except DatabaseRestoredError as error:
+        except (DatabaseRestoredError, *DATABASE_ERRORS) as error:
             unavailable[database] = error
         else:
             selected[database] = self.restored.pop(database)
+            self._has_others = len(selected) > 1
             del unavailable[database]
 
     def finish(
@@ -221,7 +225,9 @@ class Opening:
         # a window in flight, before any filter can take a table out of it
         pending = [window for window in self._ledger.state.pending if window.kind == "stream"]
         troubles = activities.windows.execute(pending, repeated=True) if pending else {}
-        waiting = {table.database for table in captured} - unavailable.keys() - {one.database for one in pending}
+        # a restored one goes on, too, when it is requested
+        going = {table.database for table in captured} - (unavailable.keys() - self.restored.keys())
+        waiting = going - {one.database for one in pending}
         for database, trouble in troubles.items():
             is_busy = isinstance(trouble, TURN_ERRORS)  # the loop tries again
             if not is_busy or not self._lets_go_on(database, has_others=bool(waiting)):
@@ -238,7 +244,8 @@ class Opening:
                 try:
                     done += activities.snapshotter.resume(database, captured)
                 except DATABASE_ERRORS as error:  # it goes on when it answers
-                    if not (selected.keys() - {database} and make_way(self._ledger, self._lake, database)):
+                    going.discard(database)
+                    if not (going and self._make_way(database)):
                         raise
                     log.error("Database %s is left out: %s", database, error)
                     selected.pop(database, None)
@@ -285,6 +292,11 @@ class Opening:
         if self._ledger.state.in_flight(database) is None:
             return True
         return has_others and make_way(self._ledger, self._lake, database)
+
+    def _make_way(self, database: str) -> bool:
+        """The same of one that may have a round in flight, which is committed if its files are recorded."""
+        self._activities.snapshotter.commit_recorded(database)
+        return make_way(self._ledger, self._lake, database)
 
     @contextlib.contextmanager
     def _of_one_history(self, database: str, tables: Sequence[TableId]) -> Iterator[list[TroubledTable]]:

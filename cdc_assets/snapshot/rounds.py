@@ -14,7 +14,7 @@ An error of the server or the lake as a whole ends the run.
 
 from collections.abc import Callable, Sequence
 
-from cdc_assets.lake.step import carry_out
+from cdc_assets.lake.step import carry_out, nothing
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice
 from cdc_assets.ledger.state import CaptureState, Window
 from cdc_assets.shared.progress import SliceProgress
@@ -48,23 +48,34 @@ class Rounds:
             CdcError: the server or the lake failed as a whole, or the database was restored.
         """
         while True:
-            window = self._state.in_flight(database)
-            if window is None:
+            if self._state.in_flight(database) is None:
                 if self._state.snapshots[database].done == len(self._state.snapshots[database].slices):
                     return
-                window = self._plan(database)
-            run = self._state.snapshots[database]
+                self._plan(database)
+            self.finish(database, entries, check_locks)
+
+    def finish(self, database: str, entries: Entries, check_locks: Callable[[], None] = nothing) -> None:
+        """Finish the round in flight; the server is queried unless its files are recorded.
+
+        Args:
+            entries: see `carry_out`.
+            check_locks: the same.
+
+        Raises:
+            CdcError: see `carry_out`.
+        """
+        window, run = self._state.in_flight(database), self._state.snapshots[database]
+        if window is not None:
             current = RoundInFlight(self._context, window, run, entries, check_locks, self._slices_read)
             carry_out(current.step(), self._lake.tables.require_files)
 
-    def _plan(self, database: str) -> Window:
+    def _plan(self, database: str) -> None:
         run = self._state.snapshots[database]
         slices = self._next_slices(run, self._context.readers.count * _ROUND_SLICES)
         low = run.of(slices[0].table).low
         numbers = tuple(entry.number for entry in slices)
         window = Window(self._state.next_window, "snapshot", database, low, low, slices=numbers)
         self._ledger.manifest.plan(self._ledger.clock.now(), window)
-        return window
 
     def _next_slices(self, run: SnapshotRun, size: int) -> Sequence[SnapshotSlice]:
         """Slices of the next round: `size` full ones, or more small ones with about as many rows, or all if readers must meet."""

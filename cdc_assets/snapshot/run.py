@@ -127,6 +127,16 @@ class Snapshotter:
                 self._ledger.manifest.start_snapshot(self._ledger.clock.now(), self._planner.again(run))
             return self._carry_out(database, locks, repeated=True)
 
+    def commit_recorded(self, database: str) -> None:
+        """Commit the round in flight of a database if its files are recorded. The server is not queried.
+
+        Raises:
+            LakeError: the lake cannot be written.
+            FencedError: another writer has taken over.
+        """
+        if self._state.written is not None and database in self._state.snapshots and self._state.in_flight(database):
+            self._rounds.finish(database, self._structures.record(database, repeated=True))
+
     def give_up(self, database: str, notifications: Sequence[Notification]) -> None:
         """End the snapshot in flight of a database, which is not carried out further.
 
