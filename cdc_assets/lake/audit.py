@@ -220,11 +220,15 @@ def _of_files(directory: str, broken: Mapping[str, str], actions: pa.Table) -> L
 
 def _shown_until(actions: pa.Table, broken: Collection[str]) -> Lsn:
     """LSN up to which the remaining events are complete: windows hold whole transactions, but READs of one LSN may span
-    several commits."""
-    last = max((high for path, _, high in _bounds(actions) if high and path not in broken), default="")
-    if not last:
+    several commits, and changes up to it may follow them."""
+    files = [(low, high) for path, low, high in _bounds(actions) if low and high and path not in broken]
+    if not files:
         return ZERO_LSN
-    return _before(last) if _operation(last) == _READ else _lsn(last)
+    last = max(high for _, high in files)
+    if _operation(last) != _READ:
+        return _lsn(last)
+    changes = [position for file in files for position in file if _operation(position) != _READ]
+    return _lsn(max(changes)) if changes else _before(min(low for low, _ in files))
 
 
 def _bounds(actions: pa.Table) -> Iterable[tuple[str, str | None, str | None]]:

@@ -50,6 +50,21 @@ def test_a_topic_that_lost_data_has_a_gap_and_the_others_continue(
     world.check_promise()
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_changes_that_follow_reads_behind_them_are_lost_too(world: World, times: int) -> None:
+    first = world.insert(60)
+    for key in range(61, 61 + times):
+        world.insert(key)
+        make_capture(world.server, world.config).snapshot([world.orders])
+    left = commits(world.topic(world.orders))
+    world.stream()
+    for commit in set(commits(world.topic(world.orders))) - set(left):
+        commit.unlink()
+    world.stream()
+    after, until = world.state(world.orders).gaps[-1]
+    assert world.last <= after < first < until
+
+
 @pytest.mark.long
 def test_older_copy_of_a_topic(world: World, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
