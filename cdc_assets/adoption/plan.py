@@ -152,8 +152,8 @@ class AdoptionPlanner:
         self, database: str, tables: Sequence[TableId], offset: ConnectorOffset, time: datetime | None
     ) -> tuple[list[AdoptedTable], list[str]]:
         self._check_captured(database, offset.commit)
-        instances = self._server.instances(database)
-        schemas = self._server.source.table_schemas(tables)
+        instances = self._server.instances(database, known=offset.commit)
+        schemas = self._server.source.table_schemas(tables, offset.commit)
         notes = [
             f"{database}: the incremental snapshot of {name} is not finished; signal it again."
             for name in offset.unread

@@ -75,11 +75,15 @@ class Source(Protocol):
     def server_time(self) -> datetime:
         """`SYSDATETIMEOFFSET()`, aware."""
 
-    def table_schema(self, table: TableId) -> TableSchema | None:
-        """Current structure of a source table, or None if it does not exist."""
+    def table_schema(self, table: TableId, known: Lsn = ZERO_LSN) -> TableSchema | None:
+        """Current structure of a source table, or None if it does not exist; see `table_schemas`."""
 
-    def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
-        """Current structures of those source tables that exist; a few queries for all of them."""
+    def table_schemas(self, tables: Sequence[TableId], known: Lsn = ZERO_LSN) -> Mapping[TableId, TableSchema]:
+        """Current structures of those source tables that exist; a few queries for all of them.
+
+        A replica that lags shows former ones: IncompleteReadError is raised if the server that answers has not the log up to `known`.
+        Then all tables are of the database whose LSN that is.
+        """
 
     def descriptions(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, Mapping[int, str]]:
         """What the server says about source tables, under 0, and their columns, under their ordinals.
@@ -90,9 +94,13 @@ class Source(Protocol):
     def user_tables(self, database: str) -> Sequence[TableId]:
         """All user tables of a database, without `cdc` and `sys`, sorted."""
 
-    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
+    def capture_instances(self, database: str, known: Lsn = ZERO_LSN) -> Sequence[CaptureInstance]:
         """All capture instances with their columns, sorted by table and age (`CaptureInstance.age`); without those that have no
-        start LSN yet (`beginning_tables`)."""
+        start LSN yet (`beginning_tables`).
+
+        A replica that lags does not show what was made since: IncompleteReadError is raised if the server that answers has not captured
+        the log up to `known`. So all instances that begin before `known` are there.
+        """
 
     def beginning_tables(self, database: str) -> frozenset[TableId]:
         """Tables with a capture instance that has no start LSN yet, so that it is unknown which changes it will hold."""

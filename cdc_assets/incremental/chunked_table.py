@@ -16,6 +16,7 @@ given up. And the key order has only columns of the identity, so that rows that 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.ranges import can_bound, type_of_bounds
 from cdc_assets.core.schema import Column, InstanceId, TableSchema
@@ -103,7 +104,8 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
         CdcError: the server or the lake failed.
     """
     state = known.tables.get(entry.table)
-    schema = source.table_schema(entry.table)
+    known_up_to = ZERO_LSN if state is None else state.position or ZERO_LSN
+    schema = source.table_schema(entry.table, known_up_to)
     if state is None or schema is None or schema.object_id != state.object_id or state.identity is None:
         raise UnreadableError("UNKNOWN_SCHEMA")
     if not state.streams:

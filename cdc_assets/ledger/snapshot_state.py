@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.schema import InstanceId
 from cdc_assets.lake.files import DataFile
@@ -110,6 +110,11 @@ class SnapshotRun:
     scanned: tuple[tuple[TableId, int], ...] = ()
     failed: tuple[tuple[TableId, str], ...] = ()
     captured: Lsn | None = None
+
+    @property
+    def known(self) -> Lsn:
+        """Up to where a server must have the log that is asked about its tables; the lowest LSN if that is not known."""
+        return self.captured or ZERO_LSN
 
     def of(self, table: TableId) -> SnapshotTable:
         """The table's entry in this snapshot."""

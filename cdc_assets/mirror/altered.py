@@ -20,6 +20,7 @@ from cdc_assets.core.schema import Column, declared_type
 from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import MirrorError
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.spans import before, outside
 from cdc_assets.mirror.steps import Target
 
@@ -121,19 +122,20 @@ def _declared(column: Column) -> str:
 
 
 def followed(
-    topic: str, entries: Sequence[HistoryEntry], found: Sequence[tuple[int, str]], target: Target, lsn: str
+    topic: str, entries: Sequence[HistoryEntry], found: Sequence[tuple[int, str]], target: Target, known: MirrorState
 ) -> tuple[list[HistoryEntry], Target, MirrorError | None]:
     """The structures that a mirror follows now, and how far; and why it goes no further until the table was read again.
 
     Args:
         found: see `changes`.
-        lsn: that the mirror has reached; empty if there is none, or it is rebuilt.
+        known: how far the mirror has come; nothing if there is none, or it is rebuilt.
     """
+    lsn, spans = known.lsn, target.spans_since(known.since)
     target = replace(target, altered=tuple(str(entries[number].lsn) for number, _ in found))
     goes_over = False
     for (number, what), at in zip(found, target.altered, strict=True):
         is_unread, end = at > target.read, before(at)
-        if is_unread or (lsn and not goes_over and lsn < outside(end, target.spans)):
+        if is_unread or (lsn and not goes_over and lsn < outside(end, spans)):
             capped = replace(target, position=min(target.position, end))
             return list(entries[:number]), capped, _reason(topic, at, what) if is_unread else None
         # from right before a change the next step goes up to the reading, over all changes in between

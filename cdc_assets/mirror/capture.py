@@ -280,12 +280,13 @@ class CaptureMirrors:
 
         changed = changes(own, self._config.events.message_key_columns)
 
-        def described(reached: str) -> MirroredTable:
+        def described(reached: MirrorState) -> MirroredTable:
             known = followed(topic, own, changed, target, reached)
             return self._described(topic, generations, known, former, target.position)
 
-        one = described(self._reached(topic) if changed else "")
-        return replace(one, newest=described("")) if one.is_partial else one
+        unmade = MirrorState()
+        one = described(self.states().get(topic, unmade) if changed else unmade)
+        return replace(one, newest=described(unmade)) if one.is_partial else one
 
     def _described(
         self,
@@ -314,9 +315,6 @@ class CaptureMirrors:
             target = replace(target, read_later=())
         target, files = exact_files(target, files, about.coarse, len(generations) - 1)
         return MirroredTable(topic, about, target, files, is_partial, halt)
-
-    def _reached(self, topic: str) -> str:
-        return self.states().get(topic, MirrorState()).lsn
 
     def _chosen(self, state: CaptureState, wanted: Sequence[TableId] | None) -> list[TableId]:
         if wanted is not None:

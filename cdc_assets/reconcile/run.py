@@ -32,7 +32,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.capture_runner import CaptureRunner
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.partitions import ranges_wanted
 from cdc_assets.core.ports import BulkSource, Clock, KeyRange, Source, TaskRunner
 from cdc_assets.core.ranges import fit
@@ -367,7 +367,7 @@ class Reconciler:
                 f"The mirror of {table} lacks changes that were lost, so it differs. Next: cdc-assets capture --table "
                 f"{table.within_database} reads the table again."
             )
-        schema = self._source.table_schema(table)
+        schema = self._source.table_schema(table, state.position or ZERO_LSN)
         if schema is None or schema.object_id != state.object_id:
             raise PreflightError(
                 f"{table} is gone, or was created again. Next: let the capture find out, then compare again."

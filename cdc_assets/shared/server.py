@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from cdc_assets.config.settings import StreamingSettings
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.schema import CaptureInstance, TableSchema
 from cdc_assets.history.store import SchemaHistory
@@ -33,14 +33,17 @@ class Server:
         texts = self.source.descriptions(list(schemas.values()))
         return {table: schema.described(texts.get(table, {})) for table, schema in schemas.items()}
 
-    def instances(self, database: str, *, refresh: bool = True) -> dict[TableId, list[CaptureInstance]]:
+    def instances(
+        self, database: str, *, known: Lsn = ZERO_LSN, refresh: bool = True
+    ) -> dict[TableId, list[CaptureInstance]]:
         """Capture instances by table, oldest first, except those that the settings leave out.
 
         Args:
+            known: up to where the server that answers must have captured the log, so that it shows what begins before.
             refresh: whether to ask the server again instead of returning the last answer.
         """
         if refresh or database not in self._instances:
-            found = by_table(self.source.capture_instances(database), self._settings)
+            found = by_table(self.source.capture_instances(database, known), self._settings)
             self._instances[database] = {
                 table: by_age(own, self._history.entries(table)) if len(own) > 1 else own
                 for table, own in found.items()

@@ -135,6 +135,8 @@ class SnapshotPlanner:
         """
         instances = self._server.instances(database)
         low = self._low_watermark(database, captured=any(draft.schema.table in instances for draft in drafts))
+        if low != ZERO_LSN:  # rows read from there on have the columns of all instances that have begun by then
+            instances = self._server.instances(database, known=low)
         tables: list[SnapshotTable] = []
         slices: list[SnapshotSlice] = []
         rows = sum(draft.rows for draft in drafts)
@@ -159,8 +161,8 @@ class SnapshotPlanner:
 
     def outdated(self, run: SnapshotRun, captured: Collection[TableId]) -> str:
         """Why a planned snapshot no longer fits the server or the settings; empty if it does."""
-        instances = self._server.instances(run.database)
-        schemas = self._server.source.table_schemas([entry.table for entry in run.tables])
+        instances = self._server.instances(run.database, known=run.known)
+        schemas = self._server.source.table_schemas([entry.table for entry in run.tables], run.known)
         for entry in run.tables:
             schema = schemas.get(entry.table)
             if schema is None or schema.object_id != entry.object_id:

@@ -158,7 +158,7 @@ class RoundInFlight:
 
     def _altered(self, readings: Mapping[TableId, TableReading]) -> dict[TableId, str]:
         """Tables that were altered since their structure was recorded, so that rows may have been read by a wrong one."""
-        schemas = self._source.table_schemas(list(readings))
+        schemas = self._source.table_schemas(list(readings), self._run.known)
         found = {}
         for table, reading in readings.items():
             schema = schemas.get(table)

@@ -121,8 +121,8 @@ class Structures:
     def _fail(self, run: SnapshotRun, tables: Sequence[SnapshotTable]) -> None:
         """Record that tables without a structure take no part: they or their capture instances are gone, or were when a run
         that was believed dead recorded those of the others."""
-        schemas = self._server.source.table_schemas([table.table for table in tables])
-        instances = self._server.instances(run.database)
+        schemas = self._server.source.table_schemas([table.table for table in tables], run.known)
+        instances = self._server.instances(run.database, known=run.known)
         failed = dict(run.failed)
         for table in tables:
             if table.table not in schemas:
@@ -143,8 +143,10 @@ class Structures:
     def _current(self, run: SnapshotRun, now: datetime) -> Iterator[tuple[SnapshotTable, HistoryEntry]]:
         """Present structures of the tables that are there, from one query to the server."""
         tables = [*run.tables, *self._uncaptured(run)]
-        schemas = self._server.described(self._server.source.table_schemas([table.table for table in tables]))
-        instances = self._server.instances(run.database)
+        schemas = self._server.described(
+            self._server.source.table_schemas([table.table for table in tables], run.known)
+        )
+        instances = self._server.instances(run.database, known=run.known)
         for table in tables:
             schema, instance = schemas.get(table.table), _of(instances.get(table.table, []), table)
             if schema is None or (table.instance is not None and instance is None):
@@ -168,7 +170,7 @@ class Structures:
             return []
         captured = {table.table for table in run.tables}
         others = [table for table in self._server.source.user_tables(run.database) if table not in captured]
-        instances = self._server.instances(run.database)
+        instances = self._server.instances(run.database, known=run.known)
         found = []
         for table in others:
             last = newest(instances.get(table, []))

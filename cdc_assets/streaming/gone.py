@@ -16,6 +16,7 @@ why the table was missing. So a table is gone if it still is after these cases w
 from collections.abc import Sequence
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.endings import retire
@@ -30,8 +31,11 @@ class GoneTables:
     def __init__(self, server: Server, lake: Lake, ledger: Ledger) -> None:
         self._server, self._lake, self._ledger = server, lake, ledger
 
-    def retire(self, database: str) -> Instances:
+    def retire(self, database: str, captured: Lsn = ZERO_LSN) -> Instances:
         """Record the end of the tables of a database that are gone.
+
+        Args:
+            captured: up to where the log was seen to be captured; instances that begin before it are all there.
 
         Returns:
             Capture instances of the database; every table that still streams has one.
@@ -41,14 +45,14 @@ class GoneTables:
             FencedError: another writer has taken over.
         """
         waiting, suspected = dict[TableId, str](), set[TableId]()
-        instances = self._server.instances(database)
+        instances = self._server.instances(database, known=captured)
         while (gone := self._gone(database, instances)) and not suspected.issuperset(state.table for state in gone):
             suspected.update(state.table for state in gone)
             if self._server.source.is_replica(database):
                 require_present(self._server.source, database, gone)
             nameless = [state for state in gone if state.table not in instances]
             waiting = self._waiting(database, nameless) if nameless else waiting
-            instances = self._server.instances(database)
+            instances = self._server.instances(database, known=captured)
         known = self._ledger.state.tables
         kept = [known[state.table] for state in gone if state.table in waiting and state.table not in instances]
         failed = [state.stopped(waiting[state.table], again=True) for state in kept if state.goes_on]

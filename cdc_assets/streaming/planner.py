@@ -123,7 +123,7 @@ class Planner:
             return self._idle(database, after)
         # what is left was read already: a server that has not got that may be one that was restored
         check_recovery_fork(self._ledger, source, database, ZERO_LSN if left else until)
-        reads = self._active(database, self._guarded(database, until), until)
+        reads = self._active(database, self._guarded(database, until, until), until)
         if reads is not None:
             self._losses.before_commit({read.table for read in reads})
         if reads is None or not all(self._state.tables[read.table].streams for read in reads):
@@ -216,7 +216,7 @@ class Planner:
         check_recovery_fork(self._ledger, self._server.source, database, captured or ZERO_LSN)
         if captured is None or self._server.source.max_transaction_lsn(database, after, 1, captured) is not None:
             return None
-        reads = self._guarded(database, max(captured, after))
+        reads = self._guarded(database, max(captured, after), captured)
         is_lost = self._mark_gaps(database, reads)
         if captured <= after or is_lost or not self._streaming(database):
             return None
@@ -263,9 +263,13 @@ class Planner:
     def _streaming(self, database: str) -> list[TableState]:
         return [state for state in self._state.tables.values() if state.table.database == database and state.streams]
 
-    def _guarded(self, database: str, until: Lsn) -> dict[TableId, list[TableRead]]:
-        """What each streaming table would read up to `until`; tables with a gap are marked by the gap policy."""
-        instances = self._gone.retire(database)
+    def _guarded(self, database: str, until: Lsn, known: Lsn) -> dict[TableId, list[TableRead]]:
+        """What each streaming table would read up to `until`; tables with a gap are marked by the gap policy.
+
+        Args:
+            known: up to where the log was seen to be captured.
+        """
+        instances = self._gone.retire(database, known)
         self._find_tables_without_position(database, instances)
         changed: list[TableState] = []
         reads: dict[TableId, list[TableRead]] = {}

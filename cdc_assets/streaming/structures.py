@@ -90,7 +90,7 @@ class WindowStructures:
             LakeError: a topic table cannot be created or changed.
         """
         # as the planner saw them before it chose the window, or for a repeat as they are now
-        instances = self._server.instances(window.database, refresh=repeated)
+        instances = self._server.instances(window.database, known=window.until, refresh=repeated)
         closed = self._lake.history.is_closed(window.window_id)
         entries: dict[tuple[TableId, str], HistoryEntry] = {}
         recorded: dict[TableId, HistoryEntry] = {}
@@ -155,7 +155,9 @@ class WindowStructures:
 
     def _has_gone(self, read: TableRead) -> bool:
         """Whether the instance of a read is gone now."""
-        return instance_of(read, self._server.instances(read.table.database).get(read.table, [])) is None
+        return (
+            instance_of(read, self._server.instances(read.table.database, known=read.until).get(read.table, [])) is None
+        )
 
     def _entry(
         self,
@@ -196,8 +198,8 @@ class WindowStructures:
             InvariantError: the table or the instance is gone.
         """
         source = self._server.source
-        schema = source.table_schema(read.table)
-        stored = None if instance is None else source.table_schema(instance.change_table)
+        schema = source.table_schema(read.table, read.until)
+        stored = None if instance is None else source.table_schema(instance.change_table, read.until)
         if schema is None or instance is None or stored is None:
             raise InvariantError(
                 f"{read.table} or its capture instance {read.instance} vanished before its structure was read. "

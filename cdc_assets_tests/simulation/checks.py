@@ -55,6 +55,8 @@ class Checks(Shared):
         self.lost.setdefault(table, set()).update(law.check_columns(self.server, table, fresh))
         if table not in self.touched:
             law.check_reads(self.server, table, reads)
+            if table in self.tables and table not in self.server.keyless:
+                law.check_read_columns(self.server, table, fresh)
         incremental = {(lsn, row) for (lsn, _, is_so), rows in reads.items() if is_so for row in rows}
         self.reads.setdefault(table, set()).update(incremental)
         if read := [at for at, _, is_so in reads if not is_so]:

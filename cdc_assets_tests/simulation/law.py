@@ -14,6 +14,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets_tests.simulation.broker import Cluster
 from cdc_assets_tests.simulation.restoring import RestorableServer
+from cdc_assets_tests.simulation.server import captured_of, pair
 from cdc_assets_tests.unit.streaming.simulation import Change
 
 
@@ -175,6 +176,24 @@ def check_reads(server: RestorableServer, table: TableId, reads: Reads) -> None:
                 f"{table}: READs of window {window} at {lsn} have {list((rows - had).items())[:3]} that the server had not, lack "
                 f"{list((had - rows).items())[:3]}"
             )
+
+
+def check_read_columns(server: RestorableServer, table: TableId, rows: list[dict]) -> None:  # type: ignore[type-arg]
+    """A READ has the columns of the newest instance that had begun before its LSN, with the values of the change that made the row."""
+    made = {
+        pair(change.row): change for change in server.history if change.table == table and change.operation in (2, 4)
+    }
+    present = {column.name for column in server.schemas[table].columns}
+    for row in rows:
+        value, lsn = row["value"], Lsn.parse(row["position"][:22])
+        if value is None or value["op"] != "r" or any(past.point <= lsn <= past.end for past in server.pasts_of(table)):
+            continue
+        begun = [one for one in server.made if one.table == table and one.start_lsn < lsn]
+        if begun and (change := made.get(pair(value["after"]))) is not None:
+            kept = captured_of(change.row, begun[-1], server.numbers)
+            wanted = {name: found for name, found in kept.items() if found is not None and name in present}
+            had = {name: value["after"].get(name) for name in wanted}
+            assert had == wanted, f"{table}: the READ at {row['position']} has {had}, the row had {wanted}"
 
 
 def check_published(cluster: Cluster, name: str, ever: set[str], said: str) -> None:

@@ -91,14 +91,14 @@ class Replicas:
         if self._places:
             self._photos.append(photo_of(primary))
             self._taken += 1
+            oldest = self._taken - len(self._photos) + 1
+            self._places = [max(oldest, place) for place in self._places]
 
     def pass_time(self) -> None:
         """Secondaries follow."""
-        oldest = self._taken - len(self._photos) + 1
         for number, place in enumerate(self._places):
-            moves = not (number == 0 and self._stands_still) and self._rng.random() < 0.2
-            further = place + self._rng.choice([1, 2, 3, _KEPT]) if moves else place
-            self._places[number] = max(oldest, min(self._taken, further))
+            if not (number == 0 and self._stands_still) and self._rng.random() < 0.2:
+                self._places[number] = min(self._taken, place + self._rng.choice([1, 2, 3, _KEPT]))
 
     def routed(self) -> int | None:
         """Where a new connection comes to; None for the primary."""
@@ -272,6 +272,14 @@ class Connection:
             )
         elif name == "recovery_fork":
             found = self.reaching(database, arguments[1] if len(arguments) > 1 else ZERO_LSN)
+        elif name == "capture_instances":
+            known = arguments[1] if len(arguments) > 1 else ZERO_LSN
+            found = self.reaching(database, known, left=self.left.get(database, ()))
+        elif name in ("table_schema", "table_schemas"):
+            tables = arguments[:1] if name == "table_schema" else arguments[0]
+            database = tables[0].database if tables else ""
+            known = arguments[1] if len(arguments) > 1 else ZERO_LSN
+            found = self.reaching(database, known, captured=False, left=self.left.get(database, ()))
         elif name in ("active_instances", "rows_per_commit"):
             found = self.reaching(database, arguments[2], left=self.left.get(database, ()))
         else:

@@ -65,23 +65,24 @@ def schema_of(table: TableId, columns: Sequence[Row], keys: Sequence[Row]) -> Ta
 def instances_of(database: str, tables: Iterable[Row], columns: Iterable[Row]) -> list[CaptureInstance]:
     """Rows of `queries.CHANGE_TABLES` and `queries.CAPTURED_COLUMNS`, sorted by table, start LSN and age.
 
-    A row whose source table has no name any more is being removed and is skipped. So is one without a start LSN: it is
-    not known yet which changes the instance holds.
+    A row whose source table has no name any more is being removed and is skipped, and so is one that has no columns: it was removed
+    between the two queries, or made, if another replica answered the second one. So is one without a start LSN: it is not known yet
+    which changes the instance holds.
     """
     captured = {key: list(rows) for key, rows in groupby(columns, key=lambda row: row[0])}
     found: list[CaptureInstance] = []
     for object_id, source_id, schema, table, name, start, created, altered in tables:
         begins = lsn_of(start)
-        if schema is None or table is None or begins is None:
+        if schema is None or table is None or begins is None or object_id not in captured:
             continue
         instance = CaptureInstance(
             table=TableId(database, str(schema), str(table)),
             source_object_id=integer(source_id),
             name=str(name),
             start_lsn=begins,
-            columns=tuple(str(row[1]) for row in captured.get(object_id, ())),
+            columns=tuple(str(row[1]) for row in captured[object_id]),
             created=cast(datetime | None, created),
-            column_ids=tuple(integer(row[2]) for row in captured.get(object_id, ())),
+            column_ids=tuple(integer(row[2]) for row in captured[object_id]),
             altered=lsn_of(altered),
             change_table_id=integer(object_id),
         )

@@ -219,9 +219,9 @@ class Session:
         """
         return self._repeat(lambda cursor: list(cursor.execute(statement, *parameters).fetchall()), statement)
 
-    def floor(self, database: str, lsn: Lsn) -> Floor:
+    def floor(self, database: str, lsn: Lsn, *, captured: bool = True) -> Floor:
         """What a server must have that is asked about the log up to an LSN."""
-        return Floor(database, lsn, left=self.left.get(database, ()))
+        return Floor(database, lsn, captured, left=self.left.get(database, ()))
 
     def rows_behind(self, floor: Floor, statement: str, *parameters: object) -> list[Row]:
         """As `rows`, over a connection whose server has the log up to `floor`.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -153,17 +154,18 @@ class SqlServerSource:
         with self.session.asking_little():
             return datetime.fromisoformat(str(self.session.value(queries.SERVER_TIME)))
 
-    def table_schema(self, table: TableId) -> TableSchema | None:
-        """Current structure of a source table, or None if it does not exist."""
-        return self.table_schemas([table]).get(table)
+    def table_schema(self, table: TableId, known: Lsn = ZERO_LSN) -> TableSchema | None:
+        """Current structure of a source table, or None if it does not exist, over a connection whose server has the log up to `known`."""
+        return self.table_schemas([table], known).get(table)
 
-    def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
-        """Current structures of those source tables that exist, in the given order; two or three queries per 1000 tables of a
-        database."""
+    def table_schemas(self, tables: Sequence[TableId], known: Lsn = ZERO_LSN) -> Mapping[TableId, TableSchema]:
+        """Current structures of those source tables that exist, in the given order, over a connection whose server has the log up to
+        `known`; two or three queries per 1000 tables of a database."""
         found: dict[TableId, TableSchema] = {}
         for database, portion in by_database(((table.database, table) for table in tables), _IDS_PER_QUERY):
             with self._waiting():
-                found |= table_schemas(self.session, database, portion)
+                floor = self.session.floor(database, known, captured=False)
+                found |= table_schemas(partial(self.session.rows_behind, floor), database, portion)
         chosen = {table: found[table] for table in tables if table in found}
         if self._events is None:
             return chosen
@@ -194,12 +196,13 @@ class SqlServerSource:
         rows = self._rows(queries.USER_TABLES, database)
         return sorted(TableId(database, str(schema), str(table)) for schema, table in rows)
 
-    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
-        """All capture instances with their columns, sorted by table and age; none if CDC is not required and off."""
+    def capture_instances(self, database: str, known: Lsn = ZERO_LSN) -> Sequence[CaptureInstance]:
+        """All capture instances with their columns, sorted by table and age, over a connection whose server has captured the log up to
+        `known`; none if CDC is not required and off."""
         try:
             with cdc_objects(database):
-                tables = self._rows(queries.CHANGE_TABLES, database, database, database)
-                columns = self._rows(queries.CAPTURED_COLUMNS, database)
+                tables = self._rows_behind(known, queries.CHANGE_TABLES, database, database, database)
+                columns = self._rows_behind(known, queries.CAPTURED_COLUMNS, database)
         except PreflightError:
             if self._require_cdc:
                 raise
@@ -270,10 +273,8 @@ class SqlServerSource:
         query, parameters = (
             (queries.NTH_TRANSACTION, (limit, start)) if limit > 0 else (queries.MAX_TRANSACTION, (start,))
         )
-        with cdc_objects(database), self.session.asking_little():
-            floor = self.session.floor(database, known)
-            rows = self.session.rows_behind(floor, queries.of_database(query, database), *parameters)
-        return lsn_of(rows[0][0])
+        with cdc_objects(database):
+            return lsn_of(self._rows_behind(known, query, database, *parameters)[0][0])
 
     def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
         """DDL statements on captured tables, by capture instance, oldest first (`cdc.ddl_history`)."""
@@ -456,6 +457,12 @@ class SqlServerSource:
         """Rows of a question about the catalogue or the log."""
         with self.session.asking_little():
             return self.session.rows(queries.of_database(template, database), *parameters)
+
+    def _rows_behind(self, known: Lsn, template: str, database: str, *parameters: object) -> list[Row]:
+        """The same, over a connection whose server has captured the log up to `known`."""
+        with self.session.asking_little():
+            floor = self.session.floor(database, known)
+            return self.session.rows_behind(floor, queries.of_database(template, database), *parameters)
 
     def _value(self, template: str, database: str, *parameters: object) -> object:
         with self.session.asking_little():

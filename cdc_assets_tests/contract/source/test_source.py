@@ -183,6 +183,18 @@ def test_a_server_that_lags_says_nothing_about_transactions(shop: Server, source
     assert source.max_transaction_lsn(DATABASE, None, 0, captured) == newest
 
 
+def test_a_server_that_lags_says_nothing_about_structures(shop: Server, source: SqlServerSource) -> None:
+    captured = source.max_captured_lsn(DATABASE)
+    assert captured is not None
+    with pytest.raises(IncompleteReadError, match=f"less than {captured.next()}"):
+        source.capture_instances(DATABASE, captured.next())
+    assert source.capture_instances(DATABASE, captured) == source.capture_instances(DATABASE)
+    known = max(captured, *source.low_water_marks(DATABASE).values())
+    with pytest.raises(IncompleteReadError, match=f"less than {known.next()}"):
+        source.table_schema(table("a"), known.next())
+    assert source.table_schema(table("a"), known) == source.table_schema(table("a"))
+
+
 def test_each_connection_is_asked_once_how_far_its_log_is(
     shop: Server, source: SqlServerSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,15 @@ from cdc_assets.config.settings import MirrorSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.ports import RecoveryFork
+from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.core.signal import Signal
 from cdc_assets.errors import CdcError, DatabaseRestoredError, InvalidValueError
+from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.mirror import ranges
+from cdc_assets.mirror.altered import changes, followed
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.readers import MirrorReader
@@ -416,6 +419,32 @@ def test_spans_before_a_loss_count_until_a_mirror_has_passed_it(start: int) -> N
     assert not any(20 <= until < 40 for _, until, _ in steps)
     assert [spans for after, until, spans in steps if after < 40 <= until] == [True]
     assert known.lsn == lsn(80)
+
+
+def test_a_mirror_before_a_span_goes_over_a_loss_to_a_reading_that_is_behind_another_structure() -> None:
+    """A mirror at 19; a snapshot read from 20 to 40; changes up to 30 were lost; a column came back with another type at 30, and the
+    table was read again at 70."""
+
+    def lsn(number: int) -> str:
+        return str(Lsn.from_int(number))
+
+    def entry(number: int, kind: str) -> HistoryEntry:
+        columns = Column("id", "int", 1), Column("note", kind, number, length=50)
+        schema = TableSchema(TableId(DATABASE, "dbo", "t"), 1, columns, ("id",))
+        return HistoryEntry(
+            "ALTER", schema, ("id", "note"), "i", Lsn.from_int(number), datetime(2026, 1, 1, tzinfo=UTC)
+        )
+
+    entries = [entry(2, "nvarchar"), entry(30, "int")]
+    found = Target(
+        lsn(80), lsn(70), 20, starts=(lsn(30),), gaps=((lsn(25), lsn(30)),), read_later=((lsn(20), lsn(40)),)
+    )
+    known = MirrorState(step=1, lsn=lsn(19), window=3, key="k")
+    structures, target, halt = followed("t", entries, changes(entries, ()), found, known)
+    assert (len(structures), halt) == (2, None)
+    step = next_step("t", known, target, [], "k")
+    assert step is not None
+    assert (step.void, step.until) == (True, lsn(70))
 
 
 @pytest.mark.parametrize(("reads_all", "proof"), [(True, 41), (False, 30)])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.overview import CaptureOverview, published_of
@@ -25,12 +26,12 @@ class Busy(TwoDatabases):
 
     fails = 0
 
-    def table_schemas(self, tables):  # type: ignore[no-untyped-def]
+    def table_schemas(self, tables, known=ZERO_LSN):  # type: ignore[no-untyped-def]
         if self.fails and any(table.database == OTHER for table in tables) and OTHER in state_of(self.config).snapshots:
             self.fails -= 1
             self.commit((self.orders, "insert", 20 + self.fails, "while the snapshot of Other waits"))
             raise ServerBusyError("deadlock victim")
-        return super().table_schemas(tables)
+        return super().table_schemas(tables, known)
 
 
 def turn(found: Publisher) -> None:

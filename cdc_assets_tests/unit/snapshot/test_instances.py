@@ -1,11 +1,13 @@
 """Capture instances that are dropped, or made again, while a snapshot is carried out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import listening
 from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -48,6 +50,32 @@ def two(path: Path):  # type: ignore[no-untyped-def]
     bad, good = server.create("bad", rows=40), server.create("good", rows=40)
     server.idle_tick()
     return server, make_config(str(path), partitions=4), bad, good
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_rows_have_the_columns_of_an_instance_that_is_made_while_the_snapshot_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """Its changes are read from there on, so that nothing else would say what its new columns hold."""
+    server, config, table, _ = two(tmp_path)
+    ask, tell = SimulatedServer.max_captured_lsn, SimulatedServer.capture_instances
+    former, made = list(server.instances), list[Lsn]()
+
+    def alter(source: SimulatedServer, database: str) -> Lsn | None:
+        if not made:
+            server.add_column(table, "more")
+            server.rows[table][1]["more"] = "value"
+            made.append(server.enable(table, "another").start_lsn)
+            server.idle_tick()
+        return ask(source, database)
+
+    def lagging(source: SimulatedServer, database: str, known: Lsn = ZERO_LSN) -> Sequence[CaptureInstance]:
+        return former if is_late and not (made and known > made[0]) else tell(source, database, known)
+
+    monkeypatch.setattr(SimulatedServer, "max_captured_lsn", alter)
+    monkeypatch.setattr(SimulatedServer, "capture_instances", lagging)
+    make_capture(server, config).snapshot()
+    assert events_of(config, table)[0].after == {"id": 1, "note": "old 1", "more": "value"}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.signal import Signal
 from cdc_assets.errors import ServerBusyError
@@ -39,11 +39,11 @@ class BusyServer(LaggingServer):
     def is_planned(self) -> bool:
         return False
 
-    def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+    def table_schemas(self, tables: Sequence[TableId], known: Lsn = ZERO_LSN) -> Mapping[TableId, TableSchema]:
         if self.is_planned():
             self.is_planned = lambda: False  # type: ignore[method-assign]
             raise ServerBusyError("Transaction was deadlocked.")
-        return super().table_schemas(tables)
+        return super().table_schemas(tables, known)
 
 
 @pytest.mark.parametrize("step", ["round-planned", "round-written", "table-committed"])

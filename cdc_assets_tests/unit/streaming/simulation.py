@@ -208,10 +208,10 @@ class SimulatedServer:
     def server_time(self) -> datetime:
         return self.now
 
-    def table_schema(self, table: TableId) -> TableSchema | None:
+    def table_schema(self, table: TableId, known: Lsn = ZERO_LSN) -> TableSchema | None:
         return None if table in self.hidden else self.schemas.get(table) or self.stored.get(table)
 
-    def table_schemas(self, tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+    def table_schemas(self, tables: Sequence[TableId], known: Lsn = ZERO_LSN) -> Mapping[TableId, TableSchema]:
         return {table: schema for table in tables if (schema := self.table_schema(table)) is not None}
 
     def descriptions(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, Mapping[int, str]]:
@@ -220,7 +220,7 @@ class SimulatedServer:
     def user_tables(self, database: str) -> Sequence[TableId]:
         return sorted(table for table in self.schemas if table.database == database)
 
-    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
+    def capture_instances(self, database: str, known: Lsn = ZERO_LSN) -> Sequence[CaptureInstance]:
         found = (
             instance
             for instance in self.instances

@@ -12,6 +12,7 @@ import pytest
 
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
+from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import IncompleteReadError
 from cdc_assets.ledger.state import TableRead
@@ -69,6 +70,30 @@ def test_no_position_passes_changes_that_a_replica_has_not_got(tmp_path: Path, m
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
     assert asked[:2] == [ZERO_LSN, server.captured]
+
+
+def test_a_capture_instance_that_a_replica_has_not_got_is_read_from_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control session is routed elsewhere between the question how far the log is and that for instances."""
+    server, config, _lines, orders = started(tmp_path)
+    reached, former, ask = server.captured, list(server.instances), SimulatedServer.capture_instances
+    server.add_column(orders, "extra")
+    server.enable(orders)
+    server.rows[orders][1]["extra"] = "more"
+    server.commit((orders, "update", 1, "b"))
+    routed = iter([True, True])
+
+    def lagging(source: SimulatedServer, database: str, known: Lsn = ZERO_LSN) -> Sequence[CaptureInstance]:
+        if not next(routed, False):
+            return ask(source, database, known)
+        if known > reached:
+            raise IncompleteReadError("It lags.")
+        return former
+
+    monkeypatch.setattr(SimulatedServer, "capture_instances", lagging)
+    make_capture(server, config).stream()
+    assert [event.after for event in events_of(config, orders)][-1] == {"id": 1, "note": "b", "extra": "more"}
 
 
 def test_rows_of_a_secondary_that_did_not_follow_a_forced_failover_are_not_taken(tmp_path: Path) -> None:

@@ -94,8 +94,10 @@ class TwoDatabases(SimulatedServer):
     def user_tables(self, database: str) -> Sequence[TableId]:
         return sorted(table for table in self.schemas if table.database == database)
 
-    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
-        return [instance for instance in super().capture_instances(database) if instance.table.database == database]
+    def capture_instances(self, database: str, known: Lsn = ZERO_LSN) -> Sequence[CaptureInstance]:
+        return [
+            instance for instance in super().capture_instances(database, known) if instance.table.database == database
+        ]
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         return {instance.name: instance.start_lsn for instance in self.capture_instances(database)}

@@ -31,8 +31,8 @@ class TwoDatabases(SimulatedServer):
     def user_tables(self, database: str) -> Sequence[TableId]:
         return sorted(table for table in self.schemas if table.database == database)
 
-    def capture_instances(self, database: str) -> Sequence[CaptureInstance]:
-        return [found for found in super().capture_instances(database) if found.table.database == database]
+    def capture_instances(self, database: str, known: Lsn = ZERO_LSN) -> Sequence[CaptureInstance]:
+        return [found for found in super().capture_instances(database, known) if found.table.database == database]
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         return {instance.name: instance.start_lsn for instance in self.instances}
