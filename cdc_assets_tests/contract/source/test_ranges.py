@@ -3,6 +3,7 @@
 import pytest
 
 from cdc_assets.adapters.sqlserver import ranges as sqlserver_ranges
+from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ports import KeyRange
@@ -122,13 +123,18 @@ def test_many_tables_are_asked_for_their_keys_at_once(
         server.execute(f"CREATE TABLE dbo.{name} (k int NOT NULL PRIMARY KEY)", database=DATABASE)
         server.execute(f"INSERT INTO dbo.{name} VALUES (1), (2), (3), (4), (5), (6)", database=DATABASE)
     asked: list[str] = []
-    rows = source.session.rows
+    rows, rows_behind = source.session.rows, source.session.rows_behind
+
+    def counted_behind(floor: Floor, statement: str, *parameters: object) -> object:
+        asked.append(statement)
+        return rows_behind(floor, statement, *parameters)
 
     def counted(statement: str, *parameters: object) -> object:
         asked.append(statement)
         return rows(statement, *parameters)
 
     monkeypatch.setattr(source.session, "rows", counted)
+    monkeypatch.setattr(source.session, "rows_behind", counted_behind)
     schemas = source.table_schemas([TableId(DATABASE, "dbo", name) for name in names])
     counts = source.row_counts(list(schemas.values()))
     extents = source.key_extents(list(schemas.values()), counts)

@@ -5,6 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.lsn import ZERO_LSN
@@ -134,13 +135,13 @@ def test_many_tables_at_once_are_described_as_each_alone(server: Server, source:
         server.execute(f"CREATE TABLE dbo.{name} (a int NOT NULL, b{number} int NOT NULL)", database=DATABASE)
     server.execute("CREATE UNIQUE INDEX z ON dbo.many7 (b7, a)", database=DATABASE)
     asked = [table(name) for name in (*reversed(names), "nope", "MANY3")]
-    rows, statements = source.session.rows, []
+    rows, statements = source.session.rows_behind, []
 
-    def counted(statement: str, *parameters: Any) -> Any:
+    def counted(floor: Floor, statement: str, *parameters: Any) -> Any:
         statements.append(statement)
-        return rows(statement, *parameters)
+        return rows(floor, statement, *parameters)
 
-    with patch.object(source.session, "rows", counted):
+    with patch.object(source.session, "rows_behind", counted):
         found = source.table_schemas(asked)
     assert len(statements) == 5, "the numbers of all, then columns and keys; and again of those in another letter case"
     assert list(found) == [each for each in asked if each != table("nope")]

@@ -91,10 +91,10 @@ def test_a_round_whose_files_are_recorded_holds_up_no_other_database(
     server, config, lines, _ = two(tmp_path)
     new, ask, is_busy = server.create_other("new", rows=1), server.table_schemas, [question == "table_schemas"]
 
-    def refuse(tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+    def refuse(tables: Sequence[TableId], known: Lsn = ZERO_LSN) -> Mapping[TableId, TableSchema]:
         if is_busy[0] and new in tables:
             raise BUSY
-        return ask(tables)
+        return ask(tables, known)
 
     server.idle_tick()
     with cut_at("round-written"), pytest.raises(PowerCutError):
@@ -113,10 +113,10 @@ def test_nor_does_one_that_the_lake_has_refused(tmp_path: Path, monkeypatch: pyt
     server, config, lines, _ = two(tmp_path, max_retries=3)
     made, new, ask = list[Lsn](), list[TableId](), server.table_schemas
 
-    def refuse(tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+    def refuse(tables: Sequence[TableId], known: Lsn = ZERO_LSN) -> Mapping[TableId, TableSchema]:
         if made and new[0] in tables:
             raise BUSY
-        return ask(tables)
+        return ask(tables, known)
 
     def happen(step: str) -> None:
         if step == "window-planned" and not new:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.steps import listening
@@ -146,10 +146,10 @@ def test_a_snapshot_that_cannot_go_on_holds_up_no_other_one(
         make_capture(server, config).snapshot([new])
     begun, lsn = state_of(config).snapshots, server.commit((lines, "insert", 51, "a"))
 
-    def refuse(tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+    def refuse(tables: Sequence[TableId], known: Lsn = ZERO_LSN) -> Mapping[TableId, TableSchema]:
         if any(table.database == OTHER for table in tables):
             raise BUSY[0]
-        return ask(tables)
+        return ask(tables, known)
 
     monkeypatch.setattr(server, "table_schemas", refuse)
     capture = make_capture(server, config)

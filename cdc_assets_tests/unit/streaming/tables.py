@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import QueryError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
@@ -73,9 +74,9 @@ def refusing(server: SimulatedServer, table: TableId):  # type: ignore[no-untype
     """A catalogue that shows one table less."""
     shown = server.table_schema
 
-    def schema(asked: TableId) -> object:
+    def schema(asked: TableId, known: Lsn = ZERO_LSN) -> object:
         if asked == table:
             raise QueryError("The SELECT permission was denied.", 229)
-        return shown(asked)
+        return shown(asked, known)
 
     return schema

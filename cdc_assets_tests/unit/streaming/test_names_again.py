@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseAwayError, ServerBusyError
 from cdc_assets.overview import CaptureOverview
@@ -258,14 +259,14 @@ def test_structures_of_a_snapshot_whose_number_was_passed_are_recorded(tmp_path:
             server.create("added", rows=2, database="Other")
         server.commit((added, "insert", 20, "b"))
 
-    def fail_once(tables: Sequence[TableId]) -> object:
+    def fail_once(tables: Sequence[TableId], known: Lsn = ZERO_LSN) -> object:
         if added in tables and "Other" in state_of(config).snapshots and not busy:
             busy.append("deadlock")
             server.add_column(orders, "more")  # the other database's window records a structure under a later number
             server.enable(orders, V2)
             server.commit((orders, "insert", 30, "n"))
             raise ServerBusyError("deadlock victim")
-        return SimulatedServer.table_schemas(server, tables)
+        return SimulatedServer.table_schemas(server, tables, known)
 
     server.table_schemas = fail_once  # type: ignore[method-assign,assignment]
     server.commit((orders, "insert", 11, "a"), (items, "insert", 11, "a"))

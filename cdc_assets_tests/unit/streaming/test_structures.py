@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError
@@ -125,7 +125,7 @@ def test_database_whose_capture_is_turned_off_ends_its_tables(tmp_path: Path) ->
     server, config, lines, orders = started(tmp_path)
     server.commit((lines, "insert", 11, "b"))
 
-    def off(database: str) -> list[CaptureInstance]:
+    def off(database: str, known: Lsn = ZERO_LSN) -> list[CaptureInstance]:
         raise CdcDisabledError(
             f"Change data capture is not enabled in database {database!r}. Next: EXEC sp_cdc_enable_db"
         )

@@ -11,6 +11,7 @@ from cdc_assets.adoption.plan import AdoptedTable, AdoptionPlan
 from cdc_assets.assembly.adoption import Adoption
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.steps import STEPS, listening
 from cdc_assets.core.steps import step as reach
@@ -136,12 +137,12 @@ def test_structures_of_a_snapshot_that_are_recorded_without_one_of_its_tables(
     server, config, lines, orders = new_tables(tmp_path)
     ask, running, has_slept = server.table_schemas, threading.get_ident(), False
 
-    def schemas(tables: Sequence[TableId]) -> Mapping[TableId, TableSchema]:
+    def schemas(tables: Sequence[TableId], known: Lsn = ZERO_LSN) -> Mapping[TableId, TableSchema]:
         if threading.get_ident() == running:
             reach("structures-asked")
         elif has_slept:
-            return ask([table for table in tables if table != orders])
-        return ask(tables)
+            return ask([table for table in tables if table != orders], known)
+        return ask(tables, known)
 
     server.table_schemas = schemas  # type: ignore[method-assign]
 
@@ -199,13 +200,13 @@ def test_structures_that_a_run_records_while_its_successor_asks_for_them(
     server.commit((orders, "insert", 10, "a"), (lines, "insert", 10, "a"))
     ask, running = server.table_schema, threading.get_ident()
 
-    def schema(table: TableId) -> TableSchema | None:
+    def schema(table: TableId, known: Lsn = ZERO_LSN) -> TableSchema | None:
         if threading.get_ident() == running:
             if table.schema == "cdc":
                 reach("structures-asked")
         elif table == orders:
             raise QueryError("The SELECT permission was denied.", 229)
-        return ask(table)
+        return ask(table, known)
 
     server.table_schema = schema  # type: ignore[method-assign]
 

@@ -62,17 +62,18 @@ def test_instances() -> None:
         (13, 7, "dbo", "t", "dbo_t_again", late, old, None),
         (14, 8, None, None, "gone", early, old, None),
         (15, 7, "dbo", "t", "without_a_start", None, new, None),
+        (16, 7, "dbo", "t", "without_columns", late, new, None),
     ]
-    columns = [(11, "a", 1), (11, "b", 2), (12, "a", 1), (12, "c", 4)]
+    columns = [(11, "a", 1), (11, "b", 2), (12, "a", 1), (12, "c", 4), (13, "a", 1), (15, "a", 1)]
     found = instances_of("Sales", tables, columns)
     assert [(instance.name, instance.columns) for instance in found] == [
         ("dbo_t_a", ("a", "b")),
-        ("dbo_t_again", ()),
+        ("dbo_t_again", ("a",)),
         ("dbo_t_b", ("a", "c")),
     ]
     assert [(instance.column_ids, instance.altered) for instance in found] == [
         ((1, 2), Lsn(late)),
-        ((), None),
+        ((1,), None),
         ((1, 4), None),
     ]
     assert [instance.change_table_id for instance in found] == [11, 13, 12]
