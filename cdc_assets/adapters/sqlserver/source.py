@@ -201,8 +201,8 @@ class SqlServerSource:
         `known`; none if CDC is not required and off."""
         try:
             with cdc_objects(database):
-                tables = self._rows_behind(known, queries.CHANGE_TABLES, database, database, database)
-                columns = self._rows_behind(known, queries.CAPTURED_COLUMNS, database)
+                tables = self._rows_reaching(known, queries.CHANGE_TABLES, database, database, database)
+                columns = self._rows_reaching(known, queries.CAPTURED_COLUMNS, database)
         except PreflightError:
             if self._require_cdc:
                 raise
@@ -274,7 +274,7 @@ class SqlServerSource:
             (queries.NTH_TRANSACTION, (limit, start)) if limit > 0 else (queries.MAX_TRANSACTION, (start,))
         )
         with cdc_objects(database):
-            return lsn_of(self._rows_behind(known, query, database, *parameters)[0][0])
+            return lsn_of(self._rows_reaching(known, query, database, *parameters)[0][0])
 
     def ddl_statements(self, database: str) -> Mapping[str, Sequence[str]]:
         """DDL statements on captured tables, by capture instance, oldest first (`cdc.ddl_history`)."""
@@ -458,7 +458,7 @@ class SqlServerSource:
         with self.session.asking_little():
             return self.session.rows(queries.of_database(template, database), *parameters)
 
-    def _rows_behind(self, known: Lsn, template: str, database: str, *parameters: object) -> list[Row]:
+    def _rows_reaching(self, known: Lsn, template: str, database: str, *parameters: object) -> list[Row]:
         """The same, over a connection whose server has captured the log up to `known`."""
         with self.session.asking_little():
             floor = self.session.floor(database, known)
