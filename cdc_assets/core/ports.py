@@ -103,13 +103,22 @@ class Source(Protocol):
         """
 
     def beginning_tables(self, database: str) -> frozenset[TableId]:
-        """Tables with a capture instance that has no start LSN yet, so that it is unknown which changes it will hold."""
+        """Tables with a capture instance that has no start LSN yet, so that it is unknown which changes it will hold.
+
+        Raises IncompleteReadError if another server has answered `capture_instances` of this database before, as `hidden_sources`: why a
+        table is not there is to be said by the one that does not show it.
+        """
 
     def hidden_sources(self, database: str) -> frozenset[int]:
         """Object ids of captured tables that the catalogue does not show: the login has no right on them, or they are being dropped."""
 
-    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn) -> frozenset[str]:
-        """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits."""
+    def columns_with_nulls(
+        self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn, known: Lsn = ZERO_LSN
+    ) -> frozenset[str]:
+        """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits.
+
+        Raises IncompleteReadError if the server that answers has not captured the log up to `known`.
+        """
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
@@ -172,9 +181,13 @@ class Source(Protocol):
         no command id are left out.
         """
 
-    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+    def commit_times(self, database: str, lsns: Sequence[Lsn], known: Lsn = ZERO_LSN) -> Mapping[Lsn, datetime]:
         """Time of the newest commit up to each LSN, aware with the server's current offset; without LSNs that are older than all
-        entries of the server."""
+        entries of the server.
+
+        A replica that lags says earlier times: IncompleteReadError is raised if the server that answers has not captured the log up to
+        `known`.
+        """
 
     def was_set_back(self, database: str, lsn: Lsn) -> bool:
         """Whether the server's clock was set back after a commit, as when summer time ends, so that its time does not show its age."""

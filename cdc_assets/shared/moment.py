@@ -89,7 +89,7 @@ class Moment:
         self._seen = max(self._seen, captured)
         if captured <= self._known:
             return False
-        time, latest = self._source.commit_times(self._database, [captured]).get(captured), self.latest()
+        time, latest = self._source.commit_times(self._database, [captured], captured).get(captured), self.latest()
         if time is not None and time > latest:
             self._known = captured
         return time is not None and self.at + _LATER < time <= latest

@@ -297,7 +297,7 @@ class Timed:
                 f"Changes of {', '.join(lacking)} cannot be counted: the change table is gone, locked, or may not be read. "
                 "Next: `cdc-assets doctor` names what is missing; then read the table again"
             )
-        times = source.commit_times(database, sorted({lsn for found in commits.values() for lsn, _ in found}))
+        times = source.commit_times(database, sorted({lsn for found in commits.values() for lsn, _ in found}), until)
         near, latest = timedelta(seconds=_MARGIN_S / 2), self._begun.latest()
         earlier = [lsn for lsn, time in times.items() if time <= self._begun.at + near]
         later = [lsn for lsn, time in times.items() if self._ended.at - near <= time <= latest]

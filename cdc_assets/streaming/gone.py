@@ -8,7 +8,7 @@ kept as long as those of any table. A table that is being dropped looks the same
 has a gap, or has failed for good, stays so: nothing heals it when it is seen again.
 
 *Each case is excluded before another look.* Between two queries an instance may get its start, or the login its rights, and then neither shows
-why the table was missing. So a table is gone if it still is after these cases were asked for.
+why the table was missing. So a table is gone if it still is after these cases were asked for, of the server that did not show it.
 
 *Crash between any two steps.* Each state is one row of the manifest, and the next check finds the same (`capture.endings` for DROPs).
 """

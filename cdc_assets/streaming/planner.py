@@ -31,8 +31,8 @@ existed when that window was planned, so everything before the start is read fro
 older one, which may then be dropped. This should happen early: once the older one is dropped
 without that, its changes are unknown (`gaps`). So the instances of an idle database are
 queried often, and the whole database is checked if they have changed or one waits
-for the log to pass its start.
-
+for the log to pass its start. A replica that lags would not show the new one, and its columns would be left out of the
+events: so instances come from a server that has captured the log up to the window's end.
 """
 
 import dataclasses

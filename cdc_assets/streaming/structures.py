@@ -209,7 +209,7 @@ class WindowStructures:
         if instance.altered is None:
             return arriving
         required = [column for column in arriving.columns if not column.nullable and column.name in instance.columns]
-        return with_nulls(arriving, source.columns_with_nulls(instance, required, read.after))
+        return with_nulls(arriving, source.columns_with_nulls(instance, required, read.after, read.until))
 
 
 def _lacks_columns(entry: HistoryEntry | None, instance: CaptureInstance | None) -> bool:

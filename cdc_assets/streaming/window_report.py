@@ -81,7 +81,7 @@ class WindowReport:
             if written
         }
         try:
-            times = self._source.commit_times(window.database, sorted({*newest.values(), window.until}))
+            times = self._source.commit_times(window.database, sorted({*newest.values(), window.until}), window.until)
         except CdcError:
             return {}, None
         lag = seconds_behind(now, times.get(window.until))

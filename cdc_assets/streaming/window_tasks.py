@@ -93,7 +93,7 @@ class WindowTasks:
             return list(tasks)
         counts = iter(self._runner.run(count_open, cut, _job(tasks[0])) if cut else [])
         commits = {task.ends.commit_lsn for task in cut if task.ends} | ({opened} if opened else set())
-        times = self._server.source.commit_times(tasks[0].database, sorted(commits))
+        times = self._server.source.commit_times(tasks[0].database, sorted(commits), max(commits))
         found: list[SliceTask] = []
         for number, task in enumerate(tasks):
             commit = task.begins.commit_lsn if task.begins else opened if number == 0 else None

@@ -28,6 +28,20 @@ _KEPT: Final = 30
 """Moments by which a secondary lags at most."""
 _ATTEMPTS: Final = 4
 """So many connections are tried before a server that has not got far enough is told."""
+_KNOWN_AT: Final = {
+    "recovery_fork": 1,
+    "max_transaction_lsn": 3,
+    "active_instances": 2,
+    "rows_per_commit": 2,
+    "capture_instances": 1,
+    "commit_times": 2,
+    "columns_with_nulls": 3,
+    "table_schema": 1,
+    "table_schemas": 1,
+}
+"""Questions to a server that has the log as far as one of their arguments says, with the place of that."""
+_OF_THE_LOG: Final = ("table_schema", "table_schemas")
+"""Those of them for which it need not be captured so far."""
 _READ_ONLY: Final = "Failed to update database because the database is read-only."
 
 
@@ -234,6 +248,7 @@ class Connection:
         self._primary, self._replicas = server, server.replicas
         self._number, self._opened = server.replicas.routed(), 1
         self._probed: dict[str, int] = {}
+        self._listed: dict[str, int] = {}
         self.left: dict[str, tuple[str, ...]] = {}
         """Forks that databases have left; nothing is asked of a server that shows one."""
 
@@ -265,33 +280,37 @@ class Connection:
         """The answer to a question of the control plane."""
         if name == "lock_tables":  # over a session of its own
             return self._replicas.shown(self._replicas.routed(), self._primary).lock_tables(*arguments, **named)
-        database = arguments[0] if arguments else ""
-        if name == "max_transaction_lsn":
-            found = self.reaching(
-                database, arguments[3] if len(arguments) > 3 else ZERO_LSN, left=self.left.get(database, ())
-            )
-        elif name == "recovery_fork":
-            found = self.reaching(database, arguments[1] if len(arguments) > 1 else ZERO_LSN)
-        elif name == "capture_instances":
-            known = arguments[1] if len(arguments) > 1 else ZERO_LSN
-            found = self.reaching(database, known, left=self.left.get(database, ()))
-        elif name in ("table_schema", "table_schemas"):
-            tables = arguments[:1] if name == "table_schema" else arguments[0]
-            database = tables[0].database if tables else ""
-            known = arguments[1] if len(arguments) > 1 else ZERO_LSN
-            found = self.reaching(database, known, captured=False, left=self.left.get(database, ()))
-        elif name in ("active_instances", "rows_per_commit"):
-            found = self.reaching(database, arguments[2], left=self.left.get(database, ()))
+        database = _database_of(arguments[0]) if arguments else ""
+        if name in _KNOWN_AT:
+            place = _KNOWN_AT[name]
+            known = arguments[place] if len(arguments) > place else ZERO_LSN
+            left = () if name == "recovery_fork" else self.left.get(database, ())
+            found = self.reaching(database, known, captured=name not in _OF_THE_LOG, left=left)
         else:
             found = self.server()
         if name == "active_instances":
             self._probed[database] = self._opened
+        if name == "capture_instances":
+            self._listed[database] = self._opened
         if name == "low_water_marks" and self._probed.pop(database, self._opened) != self._opened:
             raise IncompleteReadError(f"The connection to {database} was opened again between two questions")
+        if name in ("beginning_tables", "hidden_sources") and self._listed.get(database, self._opened) != self._opened:
+            raise IncompleteReadError(f"The connection to {database} was opened again since it was asked for instances")
         try:
             return getattr(found, name)(*arguments, **named)
         except KeyError as unknown:
             raise QueryError(f"Invalid object name '{unknown}'.", 208) from unknown
+
+
+def _database_of(asked: Any) -> str:
+    """Of which database something is that is asked about."""
+    if isinstance(asked, CaptureInstance | TableSchema):
+        return asked.table.database
+    if isinstance(asked, TableId):
+        return asked.database
+    if isinstance(asked, str):
+        return asked
+    return _database_of(next(iter(asked), ""))
 
 
 def _has(server: LaggingServer, database: str, lsn: Lsn, *, captured: bool) -> bool:

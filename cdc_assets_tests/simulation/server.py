@@ -305,7 +305,7 @@ class LaggingServer(SimulatedServer):
         found = found[:limit] if limit else found
         return found[-1] if found else None
 
-    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+    def commit_times(self, database: str, lsns: Sequence[Lsn], known: Lsn = ZERO_LSN) -> Mapping[Lsn, datetime]:
         found = {}
         for lsn in lsns:
             before = [stamp for known, stamp in self.entries[database] if known <= lsn]

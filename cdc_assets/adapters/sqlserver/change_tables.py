@@ -15,15 +15,16 @@ from cdc_assets.core.schema import CaptureInstance, Column
 
 
 def columns_with_nulls(
-    session: Session, instance: CaptureInstance, columns: Sequence[Column], after: Lsn
+    session: Session, instance: CaptureInstance, columns: Sequence[Column], after: Lsn, known: Lsn
 ) -> frozenset[str]:
     """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits."""
-    found: set[str] = set()
+    floor, found = session.floor(instance.table.database, known), set[str]()
     places = {name: place for place, name in enumerate(instance.columns, 1)}
     for portion in portions(columns, PROBES_PER_QUERY):
         pairs = [(column, places[column.name]) for column in portion]
         statement = change_queries.null_probes(instance.table.database, instance.name, pairs)
-        found |= {portion[integer(row[0])].name for row in session.rows(statement, *[after.raw] * len(portion))}
+        rows = session.rows_behind(floor, statement, *[after.raw] * len(portion))
+        found |= {portion[integer(row[0])].name for row in rows}
     return frozenset(found)
 
 

@@ -88,6 +88,8 @@ class SqlServerSource:
         self._beside.left = self.session.left
         self._probed: dict[str, int] = {}
         """By database, the connection over which `active_instances` was answered, until `low_water_marks` is."""
+        self._listed: dict[str, int] = {}
+        """By database, the connection over which `capture_instances` was answered last."""
 
     @classmethod
     def of(cls, config: CaptureConfig, budget_s: float = BUDGET_S) -> Self:
@@ -201,8 +203,12 @@ class SqlServerSource:
         `known`; none if CDC is not required and off."""
         try:
             with cdc_objects(database):
-                tables = self._rows_reaching(known, queries.CHANGE_TABLES, database, database, database)
-                columns = self._rows_reaching(known, queries.CAPTURED_COLUMNS, database)
+                for _ in range(2):  # again if it had to connect meanwhile: all of the answer is to be of one server
+                    self._listed[database] = self.session.connections
+                    tables = self._rows_reaching(known, queries.CHANGE_TABLES, database, database, database)
+                    columns = self._rows_reaching(known, queries.CAPTURED_COLUMNS, database)
+                    if self.session.connections == self._listed[database]:
+                        break
         except PreflightError:
             if self._require_cdc:
                 raise
@@ -210,9 +216,11 @@ class SqlServerSource:
         return instances_of(database, tables, columns)
 
     def beginning_tables(self, database: str) -> frozenset[TableId]:
-        """Tables with a capture instance that has no start LSN yet: the capture job has not come to its creation."""
+        """Tables with a capture instance that has no start LSN yet: the capture job has not come to its creation; of the server that has
+        answered `capture_instances`."""
         with cdc_objects(database):
             rows = self._rows(queries.CHANGE_TABLES, database, database, database)
+        self._require_same(database, self._listed.get(database))
         named = [(row[2], row[3], lsn_of(row[5])) for row in rows]
         return frozenset(
             TableId(database, str(schema), str(table))
@@ -221,14 +229,19 @@ class SqlServerSource:
         )
 
     def hidden_sources(self, database: str) -> frozenset[int]:
-        """Object ids of captured tables that the catalogue does not show: the login has no right on them, or they are being dropped."""
+        """Object ids of captured tables that the catalogue does not show: the login has no right on them, or they are being dropped; of
+        the server that has answered `capture_instances`."""
         with cdc_objects(database):
-            return frozenset(integer(row[1]) for row in self._rows(queries.UNSEEN_SOURCES, database, database))
+            rows = self._rows(queries.UNSEEN_SOURCES, database, database)
+        self._require_same(database, self._listed.get(database))
+        return frozenset(integer(row[1]) for row in rows)
 
-    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn) -> frozenset[str]:
+    def columns_with_nulls(
+        self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn, known: Lsn = ZERO_LSN
+    ) -> frozenset[str]:
         """Which of these captured columns hold a NULL in a change row after an LSN, and not a value that the log omits; one query
         per 200 of them."""
-        return change_tables.columns_with_nulls(self.session, instance, columns, after)
+        return change_tables.columns_with_nulls(self.session, instance, columns, after, known)
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
@@ -302,12 +315,16 @@ class SqlServerSource:
         """
         with cdc_objects(database):
             rows = self._rows(queries.LOW_WATER_MARKS, database)
-        if self._probed.pop(database, self.session.connections) != self.session.connections:
+        self._require_same(database, self._probed.pop(database, None))
+        return {str(name): mark for name, start in rows if (mark := lsn_of(start)) is not None}
+
+    def _require_same(self, database: str, connection: int | None) -> None:
+        """Check that an answer was given over the connection of an earlier one, if there was any."""
+        if connection not in (None, self.session.connections):
             raise IncompleteReadError(
                 f"The connection to {server_name(self._settings)} was opened again between two questions about database {database}, "
                 "perhaps to a replica that lags. The questions are repeated"
             )
-        return {str(name): mark for name, start in rows if (mark := lsn_of(start)) is not None}
 
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
         """Which instances have change rows in `(bounds[name], until]`; one query per 200 of them.
@@ -340,11 +357,13 @@ class SqlServerSource:
         """Positions of every `step`-th change row of each instance inside a commit; see `core.ports`."""
         return change_tables.positions_in_commit(self.session, database, instances, commit, step)
 
-    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
-        """Time of the newest commit up to each LSN; an LSN between two commits costs a query per 100 of them."""
-        found = self._times(database, sorted(set(lsns)), _LSNS_PER_QUERY, queries.commit_times)
+    def commit_times(self, database: str, lsns: Sequence[Lsn], known: Lsn = ZERO_LSN) -> Mapping[Lsn, datetime]:
+        """Time of the newest commit up to each LSN, over a connection whose server has captured the log up to `known`; an LSN between
+        two commits costs a query per 100 of them."""
+        floor = self.session.floor(database, known)
+        found = self._times(floor, sorted(set(lsns)), _LSNS_PER_QUERY, queries.commit_times)
         between = sorted(set(lsns) - found.keys())
-        return found | self._times(database, between, _TABLES_PER_QUERY, queries.times_before)
+        return found | self._times(floor, between, _TABLES_PER_QUERY, queries.times_before)
 
     def was_set_back(self, database: str, lsn: Lsn) -> bool:
         """Whether the server's clock was set back after a commit: later ones have earlier times, or times that are still to come."""
@@ -352,12 +371,12 @@ class SqlServerSource:
         return bool(self.session.rows(statement, lsn.raw, -CLOCK_SKEW_S, lsn.raw, CLOCK_SKEW_S))
 
     def _times(
-        self, database: str, lsns: Sequence[Lsn], size: int, statement: Callable[[str, int], str]
+        self, floor: Floor, lsns: Sequence[Lsn], size: int, statement: Callable[[str, int], str]
     ) -> dict[Lsn, datetime]:
         found: dict[Lsn, datetime] = {}
         for portion in portions(lsns, size):
-            for raw, local, offset in self.session.rows(
-                statement(database, len(portion)), *(lsn.raw for lsn in portion)
+            for raw, local, offset in self.session.rows_behind(
+                floor, statement(floor.database, len(portion)), *(lsn.raw for lsn in portion)
             ):
                 if local is not None:
                     found[lsn_of(raw) or ZERO_LSN] = commit_time(local, offset)

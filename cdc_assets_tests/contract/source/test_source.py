@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -15,6 +16,7 @@ from cdc_assets.adapters.sqlserver.rows import lsn_of
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.sqlserver.table_queries import LOCK_WAIT_MS
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.schema import Column
 from cdc_assets.errors import (
     CdcDisabledError,
     IncompleteReadError,
@@ -193,6 +195,30 @@ def test_a_server_that_lags_says_nothing_about_structures(shop: Server, source: 
     with pytest.raises(IncompleteReadError, match=f"less than {known.next()}"):
         source.table_schema(table("a"), known.next())
     assert source.table_schema(table("a"), known) == source.table_schema(table("a"))
+
+
+def test_a_server_that_lags_says_no_times_and_no_values(shop: Server, source: SqlServerSource) -> None:
+    """A lagging one would say earlier times, and not know the newest NULL."""
+    captured, [instance, *_] = source.max_captured_lsn(DATABASE), source.capture_instances(DATABASE)
+    assert captured is not None
+    for known in (captured, captured.next()):
+        lags = nullcontext() if known == captured else pytest.raises(IncompleteReadError, match=f"less than {known}")
+        with lags:
+            source.commit_times(DATABASE, [captured], known)
+        with lags:
+            source.columns_with_nulls(instance, [Column(instance.columns[0], "int", 1)], ZERO_LSN, known)
+
+
+@pytest.mark.parametrize("ask", ["beginning_tables", "hidden_sources"])
+def test_why_a_table_is_missing_is_said_by_who_does_not_show_it(
+    shop: Server, source: SqlServerSource, ask: str
+) -> None:
+    source.session.close()
+    source.capture_instances(DATABASE)
+    assert not getattr(source, ask)(DATABASE)
+    source.session.close()
+    with pytest.raises(IncompleteReadError, match="between two questions"):
+        getattr(source, ask)(DATABASE)
 
 
 def test_each_connection_is_asked_once_how_far_its_log_is(

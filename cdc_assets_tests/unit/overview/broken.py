@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import ConnectionLostError
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedServer
@@ -34,7 +34,7 @@ class Broken(SimulatedServer):
             raise ConnectionLostError("The server does not answer.")
         return self.now + (self.behind or timedelta(0))
 
-    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> dict[Lsn, datetime]:
+    def commit_times(self, database: str, lsns: Sequence[Lsn], known: Lsn = ZERO_LSN) -> dict[Lsn, datetime]:
         return {} if self.is_forgetful else dict(super().commit_times(database, lsns))
 
 

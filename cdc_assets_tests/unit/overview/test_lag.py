@@ -193,7 +193,7 @@ def test_changes_that_wait_while_another_database_is_read_are_no_matter(
     make_capture(server, config).stream()
     server.commit((other, "insert", 51, "x"))
     committed = server.now
-    monkeypatch.setattr(server, "commit_times", lambda _, lsns: dict.fromkeys(lsns, committed))
+    monkeypatch.setattr(server, "commit_times", lambda _, lsns, *known: dict.fromkeys(lsns, committed))
     server.now += timedelta(seconds=2 * STUCK_S)
     with pytest.raises(PowerCutError), cut_at("round-complete"):
         make_capture(server, config).snapshot([lines])

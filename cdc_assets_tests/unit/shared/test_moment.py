@@ -42,7 +42,7 @@ class Source:
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         return {"dbo_orders": max(self.cleaned, EARLIER), "dbo_lines": LATER.next()}
 
-    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+    def commit_times(self, database: str, lsns: Sequence[Lsn], known: Lsn = ZERO_LSN) -> Mapping[Lsn, datetime]:
         return {lsn: self.captured[lsn] for lsn in lsns}
 
     def capture_job(self, database: str) -> CaptureJob:

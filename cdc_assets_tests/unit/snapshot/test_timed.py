@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.snapshot.moment import Timed, Waiting
@@ -46,7 +46,7 @@ class Source:
     ) -> Mapping[str, Sequence[tuple[Lsn, int]]]:
         return {name: [(lsn, 1) for lsn in self.commits if after < lsn <= until] for name, after in bounds.items()}
 
-    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+    def commit_times(self, database: str, lsns: Sequence[Lsn], known: Lsn = ZERO_LSN) -> Mapping[Lsn, datetime]:
         return {lsn: self.commits[lsn].replace(tzinfo=self.offset) for lsn in lsns}
 
 

@@ -235,7 +235,9 @@ class SimulatedServer:
     def beginning_tables(self, database: str) -> frozenset[TableId]:
         return frozenset(table for table in self.beginning if table.database == database)
 
-    def columns_with_nulls(self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn) -> frozenset[str]:
+    def columns_with_nulls(
+        self, instance: CaptureInstance, columns: Sequence[Column], after: Lsn, known: Lsn = ZERO_LSN
+    ) -> frozenset[str]:
         changes = [change for change in self.change_tables[instance.name] if change.lsn > after]
         names = [column.name for column in columns]
         return frozenset(name for name in names if any(change.row.get(name) is None for change in changes))
@@ -297,7 +299,7 @@ class SimulatedServer:
             found |= {Position(commit, command, change, 4) for command, change, _ in own[step - 1 :: step]}
         return sorted(found, key=str)
 
-    def commit_times(self, database: str, lsns: Sequence[Lsn]) -> Mapping[Lsn, datetime]:
+    def commit_times(self, database: str, lsns: Sequence[Lsn], known: Lsn = ZERO_LSN) -> Mapping[Lsn, datetime]:
         return {lsn: self.now for lsn in lsns if lsn in self.transactions}
 
     def was_set_back(self, database: str, lsn: Lsn) -> bool:
