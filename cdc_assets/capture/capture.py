@@ -200,7 +200,8 @@ class Capture:
                 requests = self._activities.due.whole([table for table in tables if table.database == database], ranges)
             done += self._opening.snapshot(database, requests)
         refused = [trouble for trouble in self._opening.refused if tables is None or trouble.table in tables]
-        done += SnapshotSummary(failed=(*troubled_by_database(tables or (), unavailable), *refused))
+        left_out = {name: describe_error(why) for name, why in unavailable.items() if tables is None}
+        done += SnapshotSummary(failed=(*troubled_by_database(tables or (), unavailable), *refused), left_out=left_out)
         self._snapshotted.update(done.tables)
         self._activities.readings.wait_briefly()
         if tables is None and not done.tables and not done.failed:

@@ -145,7 +145,8 @@ def capture(
         else:
             summary = run.attempt(settings, runner)
     if summary is None:
-        raise typer.Exit(FAILED if run.failed else 0)
+        _print_left_out(run.left_out)
+        raise typer.Exit(FAILED if run.failed or run.left_out else 0)
     _end(summary, "goal" if until_now and summary.ended == "yielded" else summary.ended, failed=bool(run.failed))
 
 
@@ -180,6 +181,8 @@ class CaptureRun:
         self._bars = SnapshotBars(err)
         self.failed: Sequence[TroubledTable] = ()
         """Tables that could not be read."""
+        self.left_out: Mapping[str, str] = {}
+        """Databases of which it is not known what is to be read, with the reason."""
         self.retries: Retries[CaptureConfig] | None = None
         self.goal: Goal | None = None
         """When to end, with `--until-now`."""
@@ -227,7 +230,7 @@ class CaptureRun:
             out.print(
                 f"Snapshot: {count_of(len(done.tables), 'table')}." if done.tables else "Snapshot: nothing to read."
             )
-        self.failed = done.failed
+        self.failed, self.left_out = done.failed, done.left_out
         _print_troubled([trouble for trouble in done.failed if trouble.reason not in self._reported])
         self._reported = {trouble.reason for trouble in done.failed}
 
@@ -313,8 +316,7 @@ def _end(summary: StreamSummary, ended: str, *, failed: bool) -> None:
     events = sum(sum(rows.values()) for rows in summary.rows.values())
     out.print(f"{ENDED[ended]} {count_of(summary.windows, 'window')}, {count_of(events, 'event')}.")
     _print_troubled([*summary.troubled, *summary.unread])
-    for database, reason in summary.left_out.items():
-        out.print(Text.assemble((f"{database} left out: ", "bold red"), reason), soft_wrap=True)
+    _print_left_out(summary.left_out)
     if summary.troubled or summary.unread or summary.left_out or failed:
         raise typer.Exit(FAILED)
 
@@ -322,3 +324,8 @@ def _end(summary: StreamSummary, ended: str, *, failed: bool) -> None:
 def _print_troubled(troubled: Sequence[TroubledTable]) -> None:
     for trouble in troubled:
         out.print(Text.assemble((f"{trouble.table} {trouble.status}: ", "bold red"), trouble.reason), soft_wrap=True)
+
+
+def _print_left_out(databases: Mapping[str, str]) -> None:
+    for database, reason in databases.items():
+        out.print(Text.assemble((f"{database} left out: ", "bold red"), reason), soft_wrap=True)

@@ -246,16 +246,19 @@ class SnapshotSummary:
     Args:
         tables: tables that are finished, including those of a snapshot that an earlier run left unfinished.
         failed: tables that could not be read, with the reason; the next run tries them again.
+        left_out: databases that cannot be captured now, with the reason, if no table was named.
     """
 
     tables: tuple[TableId, ...] = ()
     failed: tuple[TroubledTable, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __add__(self, other: "SnapshotSummary") -> "SnapshotSummary":
         """Combine two results; the later one wins, since a table that failed may have been read at the second attempt."""
         later = {*other.tables, *(trouble.table for trouble in other.failed)}
         failed = (trouble for trouble in self.failed if trouble.table not in later)
-        return SnapshotSummary((*self.tables, *other.tables), (*failed, *other.failed))
+        left_out = {**self.left_out, **other.left_out}
+        return SnapshotSummary((*self.tables, *other.tables), (*failed, *other.failed), left_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Two databases of one capture, one of which is turned off, goes offline or goes away: the other goes on."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -7,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.preflight import inspect
 from cdc_assets.adapters.sqlserver.retry import ATTEMPTS
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.capture import loop
+from cdc_assets.cli.main import app
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcDisabledError, DatabaseAwayError, LakeError, LoginError
@@ -330,3 +333,21 @@ def test_database_that_is_named_no_more_stops_nothing_and_continues_when_it_is_n
         two.insert(THERE)
         assert reasons(two.run()) == {}
         assert two.keys(THERE) == [2, 3, 5]
+
+
+def test_a_command_that_takes_snapshots_alone_tells_which_one_it_has_left_out(two: Two, tmp_path: Path) -> None:
+    two.offline()
+    connection, path = two.config.connection, tmp_path / "shop.json"
+    given = {
+        "topic.prefix": two.config.events.topic_prefix,
+        "database.hostname": connection.host,
+        "database.port": connection.port,
+        "database.user": connection.user,
+        "database.password": connection.password,
+        "database.names": ",".join(connection.databases),
+        "driver.encrypt": "no",
+        "lake.path": two.config.lake.path,
+    }
+    path.write_text(json.dumps(given))
+    done = CliRunner().invoke(app, ["capture", "--local", "--snapshot-only", "-c", str(path)])
+    assert (done.exit_code, "There left out: DatabaseAwayError" in done.output) == (1, True), done.output
