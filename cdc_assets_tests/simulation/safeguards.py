@@ -217,6 +217,24 @@ MUTANTS = (
         (("shared/forks.py", "        source.leave_forks(database, log.on(fork.identity).former)\n", ""),),
     ),
     Mutant(
+        "a secondary that lags is asked for capture instances",
+        "shared/server.py",
+        "self.source.capture_instances(database, known)",
+        "self.source.capture_instances(database)",
+    ),
+    Mutant(
+        "a snapshot knows only the instances from before it began",
+        "snapshot/plan.py",
+        "            instances = self._server.instances(database, known=low)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a mirror before a span waits for a change of structure that it goes over",
+        "mirror/altered.py",
+        "lsn < outside(end, spans)",
+        "lsn < outside(end, target.spans)",
+    ),
+    Mutant(
         "a new lake is published behind a former one",
         "publish/start.py",
         "    if not continued and known.lake == lake and known.window",
