@@ -8,7 +8,7 @@ and what it lacks (`EarlyReads`), so changes up to the new snapshot are reported
 
 *A whole capture.* Its Delta tables are moved to `<lake>/__reset/<prefix>-<time>/`: the schema history first, without
 which no run works, and the manifest last, whose claim fences other writers; then a new manifest begins. After a crash in between
-runs end with an error until the reset is repeated, which moves what is left; or, if nothing is, until a new lake is requested.
+runs end with an error until the reset is repeated, which moves what is left and begins the new manifest.
 
 *One writer.* The newest claim in the manifest names its process. While that process lives, or may live on another host, a
 reset is refused; with `fence` it is not, and that process ends at its next commit.
@@ -140,6 +140,11 @@ class Reset:
             )
         return Removal(ordered, f"{location.root}/{MOVED_TO}/{self._prefix}-{self._clock.now():%Y%m%dT%H%M%S}")
 
+    def has_moved(self) -> bool:
+        """Whether a reset has moved a manifest of the capture, so that a lake without its tables is no other one."""
+        place = Path(self._tables.location.uri(MOVED_TO))
+        return any(place.glob(f"*/{manifest_directory(self._prefix)}"))
+
     def _holds(self, directory: str) -> bool:
         return any(tables.holds(directory) for tables in (self._tables, *self._others))
 
@@ -154,7 +159,8 @@ class Reset:
         if manifest_directory(self._prefix) in removal.directories:
             self._manifest.claim(self._clock.now())
         try:
-            Path(removal.target).mkdir(parents=True)
+            if removal.directories:
+                Path(removal.target).mkdir(parents=True)
             for name in removal.directories:
                 Path(self._tables.location.uri(name)).rename(Path(removal.target) / name)
                 step("table-moved")

@@ -101,10 +101,12 @@ def _tables(found: Reset, settings: CaptureConfig, names: list[str], yes: bool, 
 def _whole(found: Reset, yes: bool, fence: bool) -> None:
     found.check(fence=fence)
     removal = found.removal()
-    if not removal.directories:
+    if not (removal.directories or found.has_moved()):
         raise ConfigurationError("--capture", "no table", "a capture with tables in the lake", "check lake.path")
     for name in removal.directories:
         out.print(Text(f"{name} moves to {removal.target}"), soft_wrap=True)
+    if not removal.directories:
+        out.print("All tables have moved already. A new lake begins.")
     if yes:
         found.move_away(removal, fence=fence)
         out.print("Done. The next run begins as the first one did.")

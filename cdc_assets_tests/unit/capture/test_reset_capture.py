@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.capture.reset import Reset
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.e2e.chains import RESET
@@ -23,11 +22,7 @@ def test_one_that_died_is_repeated_and_the_capture_begins_anew(tmp_path: Path, s
 
     def reset() -> None:
         found = Reset(config, SimulatedClock(server))
-        removal = found.removal()
-        if removal.directories:
-            found.move_away(removal)
-        else:
-            NewLake.of(config).begin()
+        found.move_away(found.removal())
 
     with cut_at(step, times), pytest.raises(PowerCutError):
         reset()

@@ -17,6 +17,7 @@ from cdc_assets.errors import FencedError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger import manifest, manifest_rows
 from cdc_assets.shared.endings import empty_window
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.snapshot.world import World
 from mssql_standin.control import StandIn
 
@@ -78,6 +79,24 @@ def test_a_capture_whose_reset_was_interrupted_is_reset_again(world: World) -> N
     (lake / "shop.__schema_history").rename(lake.parent / "moved")
     assert reset(world, "--capture", "--yes")[0] == 0
     assert set(world.snapshot().tables) == set(world.tables)
+
+
+def test_one_that_died_before_the_new_lake_was_begun_is_repeated(world: World) -> None:
+    moved = len(list(Path(world.lake).iterdir()))
+    with cut_at("table-moved", moved), pytest.raises(PowerCutError):
+        reset(world, "--capture", "--yes")
+    assert [path.name for path in Path(world.lake).iterdir()] == ["__reset"]
+    code, text = reset(world, "--capture")
+    assert (code, "A new lake begins" in text) == (0, True), text
+    assert reset(world, "--capture", "--yes")[0] == 0
+    assert set(world.snapshot().tables) == set(world.tables)
+
+
+def test_it_is_refused_where_nothing_was_moved(world: World) -> None:
+    Path(world.lake).rename(Path(world.lake).parent / "not mounted")
+    Path(world.lake).mkdir()
+    assert reset(world, "--capture", "--yes")[0] == 2
+    assert list(Path(world.lake).iterdir()) == []
 
 
 def test_it_is_refused_while_a_run_may_be_active_and_fences_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
