@@ -38,6 +38,7 @@ from cdc_assets.errors import (
     CredentialsError,
     DatabaseAwayError,
     DatabaseRestoredError,
+    IncompleteReadError,
     LoginError,
     PreflightError,
     RetryableError,
@@ -233,7 +234,9 @@ class StreamLoop:
 
     def _recover_from(self, database: str, error: CdcError) -> None:
         """Leave a database out, postpone it, or wait, as its error requires."""
-        if isinstance(error, DatabaseRestoredError):
+        if isinstance(error, IncompleteReadError) and (restored := self._restored(database)):
+            self._leave_out(database, restored)
+        elif isinstance(error, DatabaseRestoredError):
             self._leave_out(database, error)
         elif isinstance(error, DatabaseAwayError | LoginError | PreflightError):
             self._leave_out_or_wait(database, error)
@@ -307,6 +310,16 @@ class StreamLoop:
             except DatabaseRestoredError as restored:
                 return restored
         return trouble
+
+    def _restored(self, database: str) -> DatabaseRestoredError | None:
+        """Why no server will ever have the log as far as is asked for, if a database was restored."""
+        try:
+            check_recovery_fork(self._ledger, self._server.source, database)
+        except DatabaseRestoredError as error:
+            return error
+        except (LoginError, PreflightError, RetryableError):  # the next turn meets it
+            return None
+        return None
 
     def _is_back(self, database: str) -> bool:
         """Whether a database that was left out can be captured again; checked from time to time."""

@@ -261,3 +261,26 @@ def test_no_run_waits_for_markers_of_a_database_that_is_left_out(
     server.meanwhile = limit
     make_capture(server, config).stream()
     assert state_of(config).log(OTHER).restored
+
+
+def test_a_primary_on_a_fork_that_was_left_does_not_lag_for_ever(tmp_path: Path) -> None:
+    """A copy of the whole server was put back, so its database is on that fork again; no server will be on another one."""
+    server, config = Restored(), make_config(str(tmp_path), max_retries=3)
+    server.create("lines", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    server.fork = RecoveryFork("B", server.tick())
+    ask = server.max_transaction_lsn
+
+    def put_back(_: float) -> None:
+        server.fork = RecoveryFork("A", None)
+
+    def asked(database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
+        if server.fork is not None and server.fork.identity in server.left_forks(database):
+            raise IncompleteReadError("It is on recovery fork A still.")
+        return ask(database, after, limit, known)
+
+    server.meanwhile, server.max_transaction_lsn = put_back, asked  # type: ignore[method-assign]
+    with suppress(DatabaseRestoredError, IncompleteReadError):
+        make_capture(server, config).stream()
+    assert "recovery fork is now A" in state_of(config).log(DATABASE).restored
