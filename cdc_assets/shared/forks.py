@@ -106,8 +106,11 @@ def restore_problem(
             captured = source.max_captured_lsn(database)
     reached = greatest_lsn_in_lake(state, database)
     shared = shared_until(log, reached, fork, captured, _unsure_from(state, database))
-    if (shared is not None or is_former) and source.is_replica(database):
-        _require_present(source, database, log, fork, captured)
+    if shared is not None or is_former:
+        if source.is_replica(database):
+            _require_present(source, database, log, fork, captured)
+        elif fork is not None and source.recovery_fork(database) != fork:
+            raise lagging(database, f"it showed recovery fork {fork.identity}, and the one that is written to does not")
     if shared is None:
         return fork, "", None
     was, now = log.fork or "unknown", fork.identity if fork else "invisible to this login"

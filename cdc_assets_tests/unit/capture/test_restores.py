@@ -284,3 +284,23 @@ def test_a_primary_on_a_fork_that_was_left_does_not_lag_for_ever(tmp_path: Path)
     with suppress(DatabaseRestoredError, IncompleteReadError):
         make_capture(server, config).stream()
     assert "recovery fork is now A" in state_of(config).log(DATABASE).restored
+
+
+def test_who_shows_a_fork_that_was_left_and_who_is_written_to_may_be_two_servers(tmp_path: Path) -> None:
+    """The connection to a replica breaks between the two questions, and the next one is to the primary."""
+    server, config = Restored(), make_config(str(tmp_path))
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    server.fork = RecoveryFork("B", server.tick())
+    make_capture(server, config).stream()
+    shown = [RecoveryFork("A", None)]
+
+    def fork(_: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        return shown.pop() if shown else server.fork
+
+    server.recovery_fork = fork  # type: ignore[method-assign]
+    for _ in range(2):
+        with suppress(IncompleteReadError):
+            make_capture(server, config).stream()
+    assert state_of(config).tables[lines].status == "healthy"
