@@ -283,7 +283,9 @@ class Reconciler:
         server_time = self._source.server_time()
         low = Lsn.parse(subject.lsn)
         bounds = tuple(leaf.bound for leaf in leaves)
-        bulk = self._bulk.reaching(table.database, low, captured=False, left=self._state().log(table.database).former)
+        former = self._state().log(table.database).former
+        self._source.leave_forks(table.database, former)
+        bulk = self._bulk.reaching(table.database, low, captured=False, left=former)
         tasks = [subject.read_task(entry, low, server_time, bounds, bulk) for entry in ranges]
         try:
             pieces = tuple(

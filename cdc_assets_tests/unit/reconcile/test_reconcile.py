@@ -11,10 +11,13 @@ import pyarrow.compute as pc
 import pytest
 
 from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.capture.reset import Reset
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.errors import CaptureNotReadyError, PreflightError
+from cdc_assets.errors import CaptureNotReadyError, IncompleteReadError, PreflightError
 from cdc_assets.lake.location import Location
+from cdc_assets.ledger.state import CaptureState, LogHistory
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.reconcile import compare, tasks
 from cdc_assets.reconcile.progress import Pass, Record
@@ -360,4 +363,19 @@ def test_a_table_whose_instance_was_dropped_is_told_by_its_gap(world: World) -> 
     world.sql("INSERT INTO dbo.cdc_signal VALUES ('x', 'log', '{}')")
     world.follow()
     with pytest.raises(PreflightError, match="dbo_t was dropped before it was completely read"):
+        world.reconcile()
+
+
+def test_a_server_on_a_fork_that_was_left_does_not_say_what_is_in_flight(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did not follow a forced failover, so the mirror has long passed its newest transaction. The rows are another server's."""
+    world.behind_the_log("DELETE FROM dbo.t WHERE id = 3")
+    with SqlServerSource(world.config.connection) as source:
+        fork = source.recovery_fork(world.table.database)
+    assert fork is not None
+    reaching = MssqlBulkSource.reaching
+    monkeypatch.setattr(CaptureState, "log", lambda *_: LogHistory("B", former=(fork.identity,)))
+    monkeypatch.setattr(MssqlBulkSource, "reaching", lambda bulk, *given, **_: reaching(bulk, *given, captured=False))
+    with pytest.raises(IncompleteReadError, match="recovery fork"):
         world.reconcile()
