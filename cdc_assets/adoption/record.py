@@ -98,12 +98,13 @@ def _is_written(lake: Lake, entry: HistoryEntry) -> bool:
 
 
 def _read(state: TableState) -> TableRead:
+    """A reading of nothing: the server may have captured nothing behind the position yet."""
     assert state.position is not None and state.instance is not None  # noqa: S101, PT018 - plans have both
     return TableRead(
         state.table,
         state.instance,
         state.position,
-        state.position.next(),
+        state.position,
         made=state.made,
         change_table_id=state.change_table_id,
     )
