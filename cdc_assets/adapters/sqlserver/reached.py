@@ -57,8 +57,10 @@ class Reached:
             self._left[floor.database] = floor.left
             self._captured.pop(floor.database, None)  # perhaps on a fork that it has left since
             self._logged.pop(floor.database, None)
-        known = self._captured if floor.captured else self._logged
-        if known.get(floor.database, ZERO_LSN) >= floor.lsn:
+        known = self._captured.get(floor.database, ZERO_LSN)
+        if not floor.captured:  # what is captured is in the log
+            known = max(known, self._logged.get(floor.database, ZERO_LSN))
+        if known >= floor.lsn:
             return
         found = lsn_of(answer(queries.of_database(queries.MAX_LSN, floor.database))) or ZERO_LSN
         if found < floor.lsn and not floor.captured:
@@ -69,7 +71,7 @@ class Reached:
                 f"Database {floor.database} on {server} is captured up to {found}, less than {floor.lsn}, which was "
                 "seen before: the replica lags. The question is repeated"
             )
-        known[floor.database] = found
+        (self._captured if floor.captured else self._logged)[floor.database] = found
 
 
 def _require_present(floor: Floor, fork: str, server: str) -> None:

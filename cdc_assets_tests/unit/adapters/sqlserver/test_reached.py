@@ -52,3 +52,11 @@ def test_what_it_had_on_a_fork_that_it_has_left_since_counts_no_more() -> None:
     fork[0], newest[0] = "NOW", Lsn.from_int(5)
     with pytest.raises(IncompleteReadError, match="captured up to"):
         reached.check(Floor("SalesDb", Lsn.from_int(7), left=("FORMER",)), ask, "the server")
+
+
+def test_what_is_captured_is_in_the_log() -> None:
+    ask, asked = server_on(None)
+    reached = Reached()
+    for captured, queried in ((False, 1), (True, 2), (False, 2), (True, 2)):
+        reached.check(Floor("SalesDb", NEWEST, captured), ask, "the server")
+        assert len(asked) == queried
