@@ -2,7 +2,8 @@
 
 The log position of the last read is known from a moment after it (`capture.moment`): when the capture job has passed that, the newest
 captured transaction is at or after all that was committed before. How far the job was when the row was read would not do,
-because it lags behind the log.
+because it lags behind the log. On a secondary, or without VIEW DATABASE STATE, scans are not shown, and only a later
+entry of the job tells that, since it may lag by any time; it notes the end of a quiet log every five minutes.
 
 *Nothing is remembered* but that the end is not known yet. A later moment is as right, only later in the log, so after a crash the next run
 takes another one. A moment is taken while no snapshot of its database is in flight, and counts only for the rounds before it: one that
@@ -30,19 +31,21 @@ _MIN_POLLS = 3
 _POLL_S = 0.5
 _JOB_POLL_S = 5.0
 """Seconds after which a capture job has polled, with SQL Server's default."""
+_MAX_QUIET_S = 330.0
+"""Seconds after which a capture job has noted the end of a log in which there is nothing new."""
 
 
 class OpenReadings:
     """The readings of a run of which it is not known where they ended.
 
     Args:
-        settle_s: see `Moment`.
+        max_wait_s: how long a run continues for it where scans can be seen.
         waits: whether anybody needs to know it soon.
     """
 
-    def __init__(self, source: Source, ledger: Ledger, settle_s: float, *, waits: bool) -> None:
-        self._source, self._ledger, self._settle_s = source, ledger, settle_s
-        self._max_wait = timedelta(seconds=settle_s + _JOB_POLL_S if waits else 0.0)
+    def __init__(self, source: Source, ledger: Ledger, max_wait_s: float, *, waits: bool) -> None:
+        self._source, self._ledger, self._waits = source, ledger, waits
+        self._max_wait = timedelta(seconds=max_wait_s + _JOB_POLL_S)
         self._moments: dict[str, tuple[Moment, int, timedelta]] = {}
         """By database: the moment, the number of the newest round before it, and when it was."""
 
@@ -59,7 +62,7 @@ class OpenReadings:
             return
         try:
             if database not in self._moments:
-                moment = Moment(self._source, self._ledger.clock, database, self._settle_s)
+                moment = Moment(self._source, self._ledger.clock, database, settle_s=None)
                 self._moments[database] = moment, state.next_window - 1, self._ledger.clock.elapsed()
                 return
             moment, window, _ = self._moments[database]
@@ -77,7 +80,10 @@ class OpenReadings:
     def is_awaited(self) -> bool:
         """Whether a run that has nothing else to do continues for it."""
         now = self._ledger.clock.elapsed()
-        return any(now - begun < self._max_wait for _, _, begun in self._moments.values())
+        return self._waits and any(
+            now - begun < (self._max_wait if moment.sees_scans else timedelta(seconds=_MAX_QUIET_S))
+            for moment, _, begun in self._moments.values()
+        )
 
     def wait_briefly(self) -> None:
         """Look for the end of snapshots outside of a stream, and wait for a while if somebody needs it. A lake that does not take it now

@@ -58,6 +58,11 @@ class Moment:
             self.target = newest or before(min(self._source.low_water_marks(self._database).values(), default=ZERO_LSN))
         return self.target is not None and reached >= self.target
 
+    @property
+    def sees_scans(self) -> bool:
+        """Whether any server has shown scans of the capture job since."""
+        return self._scans is not None
+
     def is_behind(self) -> bool:
         """Whether the capture job has passed the moment.
 

@@ -263,6 +263,27 @@ def test_a_job_that_does_not_run_holds_no_run_up_for_long(world: World) -> None:
     assert [reading.high for reading in world.readings()] == [None]
 
 
+def test_where_scans_cannot_be_seen_only_a_later_entry_of_the_job_tells_where_a_reading_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a secondary, or without VIEW DATABASE STATE; the job lags by minutes."""
+
+    def hidden(server: LaggingServer, database: str) -> None:
+        LaggingServer.empty_scans(server, database)
+
+    monkeypatch.setattr(Server, "empty_scans", hidden)
+    with_writers(world)
+    world.run(Capture.snapshot, scans=False)
+    world.server.before_read = lambda _: None
+    before = world.server.now
+    world.run(scans=False)
+    assert world.server.now - before > timedelta(minutes=5)
+    assert [reading.high for reading in world.readings()] == [None]
+    assert not world.mirror().lsn
+    world.run()
+    assert world.mirror().lsn == world.position()
+
+
 def test_a_captured_transaction_from_before_the_last_row_tells_nothing(world: World) -> None:
     """The job lags: what it captures after the rows were read may have been committed before."""
     begun(world, "whole")
