@@ -27,7 +27,8 @@ belong to the shared part, whichever fork they came from. A restore after that c
 window counts.
 
 *What it cannot detect.* If the fork is not visible, a restore whose new history passed `read` before the next check.
-And of several restores between two checks only the last has a point.
+And of several restores between two checks only the last has a point. A fork that was left once more from a backup of the one before it: SQL
+Server does not say from which fork one comes. A whole server that was put back, on the fork that it was on.
 
 *Continuing in the same topics* (`capture.new_history`) must be requested by a user, with a snapshot of the tables.
 
