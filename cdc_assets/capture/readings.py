@@ -31,8 +31,8 @@ _MIN_POLLS = 3
 _POLL_S = 0.5
 _JOB_POLL_S = 5.0
 """Seconds after which a capture job has polled, with SQL Server's default."""
-_MAX_QUIET_S = 330.0
-"""Seconds after which a capture job has noted the end of a log in which there is nothing new."""
+_MAX_QUIET = timedelta(seconds=330)
+"""After that a capture job has noted the end of a log in which there is nothing new."""
 
 
 class OpenReadings:
@@ -79,9 +79,17 @@ class OpenReadings:
     @property
     def is_awaited(self) -> bool:
         """Whether a run that has nothing else to do continues for it."""
+        return self._is_awaited(_MAX_QUIET)
+
+    def _is_awaited(self, max_quiet: timedelta) -> bool:
+        """Whether it is waited for longer.
+
+        Args:
+            max_quiet: how long at most where scans cannot be seen.
+        """
         now = self._ledger.clock.elapsed()
         return self._waits and any(
-            now - begun < (self._max_wait if moment.sees_scans else timedelta(seconds=_MAX_QUIET_S))
+            now - begun < (self._max_wait if moment.sees_scans else max_quiet)
             for moment, _, begun in self._moments.values()
         )
 
@@ -98,7 +106,7 @@ class OpenReadings:
 
     def _wait_briefly(self) -> None:
         polls = 0
-        while open_databases(self._ledger.state.readings) and (polls < _MIN_POLLS or self.is_awaited):
+        while open_databases(self._ledger.state.readings) and (polls < _MIN_POLLS or self._is_awaited(self._max_wait)):
             if polls >= _MIN_POLLS:
                 self._ledger.clock.sleep(_POLL_S)
             for database in sorted(open_databases(self._ledger.state.readings)):
