@@ -5,7 +5,7 @@ windows of all; then each database reads its signals and finds new tables. Windo
 anything is planned, in a turn of only their databases.
 
 A retryable error of one database postpones that database only (`retriable.restart.connector.wait.ms`,
-`errors.max.retries`): its window is given up, nothing of it being committed, and drafted again. If it is an error of the lake,
+`errors.max.retries`), longer each time: its window is given up, nothing of it being committed, and drafted again. If it is an error of the lake,
 or all databases have one, the loop waits and then repeats the pending windows with the same bounds.
 The tables of a database whose change data capture was turned off end. A database that
 is offline or gone, or refuses the login, is left out, checked from time to time, and continues
@@ -61,6 +61,10 @@ _SLOT_WAIT_S = 5.0
 
 _FEW_EVENTS = 1000
 """A window with fewer events is hardly worth its job and its commits: the next one starts a poll interval after it."""
+
+_MOST_WAITS = 10
+"""How many times `retriable.restart.connector.wait.ms` a database waits that fails on and on beside others: each attempt takes commits
+and a part of their time."""
 
 OnHindered = Callable[[Mapping[str, Exception]], None]
 
@@ -252,11 +256,14 @@ class StreamLoop:
         note_retry(error)
         if 0 <= streaming.max_retries < self._failed[database]:
             raise error
-        self._report_retry(_name(database), error)
-        if any(name != database for name in self._here):
+        has_others = any(name != database for name in self._here)
+        self._report_retry(_name(database), error, ", and less often the longer it lasts" if has_others else "")
+        wait_s = streaming.retry_wait_s
+        if has_others:
             self._activities.snapshotter.commit_recorded(database)
             make_way(self._ledger, self._lake, database)
-        self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=streaming.retry_wait_s)
+            wait_s *= min(self._failed[database], _MOST_WAITS)
+        self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=wait_s)
 
     def _beat(self, database: str) -> bool:
         self._activities.heartbeat.beat(self._ledger.clock, self._ledger.state.watermark(database))
@@ -417,6 +424,6 @@ class StreamLoop:
         self._report_retry(what, error)
         self._ledger.clock.sleep(streaming.retry_wait_s)
 
-    def _report_retry(self, what: str, error: RetryableError) -> None:
-        self._outages.report(log, what, error, f"Retrying every {self._config.streaming.retry_wait_s} s.")
+    def _report_retry(self, what: str, error: RetryableError, then: str = "") -> None:
+        self._outages.report(log, what, error, f"Retrying every {self._config.streaming.retry_wait_s} s{then}.")
         self._on_hindered(self._outages.errors)

@@ -195,3 +195,21 @@ def test_a_snapshot_goes_on_from_no_server_that_did_not_follow_a_forced_failover
     server.__dict__["refusals"] = {"user_tables": {OTHER: BUSY[0]}}
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, new)] == [1]
+
+
+def test_it_is_tried_less_often_the_longer_it_lasts(tmp_path: Path) -> None:
+    server, config, lines, other = two(tmp_path, max_duration_s=30.0, idle_timeout_s=0.0)
+
+    def refuse(statement: str) -> None:
+        if "other_other" in statement:
+            raise BUSY[1]
+
+    server.before_read = refuse
+    lsn = server.commit((lines, "insert", 60, "a"), (other, "insert", 60, "a"))
+    before = state_of(config).next_window
+    make_capture(server, config).stream()
+    assert state_of(config).tables[lines].position == lsn
+    assert 3 < state_of(config).next_window - before < 12
+    server.before_read = lambda _: None
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, other)] == [1, 2, 50, 60]
