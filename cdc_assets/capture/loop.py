@@ -62,7 +62,7 @@ _SLOT_WAIT_S = 5.0
 _FEW_EVENTS = 1000
 """A window with fewer events is hardly worth its job and its commits: the next one starts a poll interval after it."""
 
-_MOST_WAITS = 10
+_MAX_WAITS = 10
 """How many times `retriable.restart.connector.wait.ms` a database waits that fails on and on beside others: each attempt takes commits
 and a part of their time."""
 
@@ -262,7 +262,7 @@ class StreamLoop:
         if has_others:
             self._activities.snapshotter.commit_recorded(database)
             make_way(self._ledger, self._lake, database)
-            wait_s *= min(self._failed[database], _MOST_WAITS)
+            wait_s *= min(self._failed[database], _MAX_WAITS)
         self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=wait_s)
 
     def _beat(self, database: str) -> bool:

@@ -211,10 +211,9 @@ MUTANTS = (
     ),
     Mutant(
         "a secondary that did not follow a forced failover is asked",
-        "shared/forks.py",
-        "    source.leave_forks(database, log.former)\n",
-        "",
-        (("shared/forks.py", "        source.leave_forks(database, log.on(fork.identity).former)\n", ""),),
+        "ledger/state.py",
+        'former=tuple(one for one in left if one not in ("", fork))',
+        "former=()",
     ),
     Mutant(
         "a secondary that lags is asked for capture instances",
