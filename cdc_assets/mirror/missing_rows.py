@@ -56,12 +56,16 @@ class MissingRows:
             keys = reader.read_all()
         if {part.name for part in shape.key} != set(keys.column_names):
             return shape.events.empty_table()
-        own = {POSITION: f"{self.lsn}~", OPERATION: MISSING_ROW, CHANGED_AT: pa.scalar(self.at, AT)}
-        own |= {MISSING + name: False for name in shape.large}
+        own = {OPERATION: MISSING_ROW, CHANGED_AT: pa.scalar(self.at, AT)} | {
+            MISSING + name: False for name in shape.large
+        }
         columns = [
             cast(whole(keys[field.name]), field.type)
             if field.name in keys.column_names
             else pa.repeat(pa.scalar(own.get(field.name), field.type), self.rows)
             for field in shape.events
         ]
+        # events with one position count once
+        positions = pa.array([f"{self.lsn}~{self.at:020d}/{number:04d}" for number in range(self.rows)], pa.string())
+        columns[shape.events.get_field_index(POSITION)] = positions
         return pa.Table.from_arrays(columns, schema=shape.events)

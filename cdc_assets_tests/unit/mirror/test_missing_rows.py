@@ -11,8 +11,11 @@ from cdc_assets.lake.row_shape import CHANGED_AT, OPERATION, POSITION
 from cdc_assets.mirror.fold import fold_keyed
 from cdc_assets.mirror.ledger import MirrorState, PlannedStep
 from cdc_assets.mirror.missing_rows import MissingRows
+from cdc_assets.mirror.multiset import fold_multiset
+from cdc_assets.mirror.ranges import in_order
 from cdc_assets.mirror.rewrite import by_key
 from cdc_assets.mirror.shape import LSN, Shape, ShapeColumn
+from cdc_assets_tests.unit.mirror.histories import KEYLESS
 
 EXAMPLES = 10 * int(os.environ.get("CDC_LAW_EXAMPLES", "5"))
 SHAPE = Shape((ShapeColumn("id", pa.int32(), False), ShapeColumn("note", pa.string())), (KeyPart("id"),))
@@ -65,3 +68,13 @@ def test_what_is_told_late_counts_at_its_lsn(
     assert seen(rows) == seen(whole)
     assert rows.num_rows == len(set(rows["id"].to_pylist()))
     assert rows[LSN].null_count == 0
+
+
+def test_all_of_them_go_from_a_table_without_a_key() -> None:
+    rows = pa.table({"id": pa.array([1, 2, 2, 3], pa.int32()), "a": ["x", "y", "y", "z"], LSN: [lsn_of(1)] * 4})
+    rows = pa.Table.from_pylist(rows.to_pylist(), schema=KEYLESS.no_rows().schema)
+    events = [
+        MissingRows.of(lsn_of(5), at, pa.table({"id": pa.array(keys, pa.int32()), "a": texts})).events(KEYLESS)
+        for at, keys, texts in ((7, [1, 2], ["x", "y"]), (8, [3], ["z"]))
+    ]
+    assert fold_multiset(KEYLESS, rows, in_order(events, KEYLESS)).rows.num_rows == 0
