@@ -46,6 +46,7 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.reconcile.compare import MAX_CHANGED
 from cdc_assets.reconcile.differences import Candidates, candidates_of, settled
 from cdc_assets.reconcile.progress import Comparisons, Pass, Record
@@ -315,7 +316,7 @@ class Reconciler:
         pause_s = _FIRST_POLL_S
         while True:
             self._follow(table)
-            reached = Lsn.parse(self._lsn(table))
+            reached = Lsn.parse(self._lsn(table) or str(ZERO_LSN))
             if moment.is_passed(reached):
                 return
             waited = (self._clock.elapsed() - begun).total_seconds()
@@ -341,13 +342,19 @@ class Reconciler:
                 raise error
 
     def _lsn(self, table: TableId) -> str:
-        return self._mirrors.states()[topic_name(table, self._config.events)].lsn
+        return self._mirrors.states().get(topic_name(table, self._config.events), MirrorState()).lsn
 
     def _state(self) -> CaptureState:
         return Manifest(self._topics, self._config.events.topic_prefix).read()
 
     def _table(self, table: TableId) -> TableState:
-        return self._state().tables[table]
+        state = self._state().tables.get(table)
+        if state is None:
+            raise PreflightError(
+                f"{table} is not captured any more: the capture was reset, or the table forgotten, since the comparison began. Next: let the "
+                "capture read it again, then compare."
+            )
+        return state
 
     def _subject(self, table: TableId) -> Subject:
         """What is known of a table now.

@@ -61,17 +61,22 @@ class Restores(Weather):
         self._go_beyond(name, tables)
         self._restore(self.backups[name][-1])
 
-    def _go_beyond(self, name: str, tables: Sequence[TableId]) -> None:
-        """Transactions of a database, of which some or all come into the lake."""
+    def _go_beyond(self, name: str, tables: Sequence[TableId], share: float = 0.7) -> None:
+        """Transactions of a database, of which some or all come into the lake, or none if nothing runs.
+
+        Args:
+            share: how often each kind of process runs.
+        """
         for _ in range(self.rng.randrange(1, 4)):
             self.work_on(tables)
         self.server.scan(name, self.rng.choice([1, None]))
         for kind in ("capture", "mirror", "publisher"):
-            if self.rng.random() < 0.7:
+            if self.rng.random() < share:
                 self.go_alone(self.begin(kind), self.rng.choice([30, 100, 300]))
 
     def force_over(self) -> None:
-        """A secondary takes a database over that lacks the newest transactions; others show these until somebody lets them follow."""
+        """A secondary takes a database over that lacks the newest transactions; others show these until somebody lets them follow. Often
+        none of them was read, so that the capture goes on, perhaps with who shows them."""
         name = self.rng.choice(self.config.connection.databases)
         tables = [table for table in self.tables if table.database == name]
         if not self.server.replicas:
@@ -79,9 +84,12 @@ class Restores(Weather):
         self.server.replicas.go_on()
         self.server.replicas.stop()
         known = self.server.back_up(name)
+        share = self.rng.choice([0.0, 0.7])
         for _ in range(self.rng.randrange(1, 3)):
-            self._go_beyond(name, tables)
+            self._go_beyond(name, tables, share)
         self._restore(known, is_forced=True)
+        if self.server.replicas.are_suspended:
+            self._go_beyond(name, tables)
 
     def _restore(self, backup: Backup, *, is_forced: bool = False) -> None:
         name = backup.database

@@ -329,6 +329,18 @@ def test_so_does_one_that_was_recorded_while_the_capture_was_reset(world: World)
     assert world.reconcile(ranges=1).done == 1
 
 
+def test_a_table_that_is_forgotten_meanwhile_is_not_compared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Subject.leaves
+
+    def leaves(subject: Subject, tables: MirrorTables) -> Any:
+        Reset(world.config, SystemClock()).forget([subject.schema.table])
+        return ask(subject, tables)
+
+    monkeypatch.setattr(Subject, "leaves", leaves)
+    with pytest.raises(PreflightError, match="not captured any more"):
+        world.reconcile()
+
+
 def test_a_table_without_a_mirror_that_is_right_is_refused(world: World) -> None:
     world.sql("EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N't', @capture_instance = N'all'")
     world.follow()
