@@ -190,7 +190,8 @@ class Restores(Weather):
     def pass_lost(self) -> None:
         """The LSNs of all databases pass those that they had before a restore, if that was noticed."""
         for name in {past.database for past in self.server.pasts if self._is_noticed(past.database)}:
-            passed = max(int(past.end) - int(past.point) for past in self.server.pasts if past.database == name)
+            pasts = [past for past in self.server.pasts if past.database == name]
+            passed = max(int(past.end) for past in pasts) - min(int(past.point) for past in pasts)
             for _ in range(1 + (passed >> 16)):
                 self.server.tick(name)
             self.server.scan(name)
