@@ -110,8 +110,8 @@ def restore_problem(
     if shared is not None or is_former:
         if source.is_replica(database):
             _require_present(source, database, log, fork, captured)
-        elif fork is not None and source.recovery_fork(database) != fork:
-            raise lagging(database, f"it showed recovery fork {fork.identity}, and the one that is written to does not")
+        else:
+            _require_written(source, database, log, fork, captured)
     if shared is None:
         return fork, "", None
     was, now = log.fork or "unknown", fork.identity if fork else "invisible to this login"
@@ -174,6 +174,22 @@ def _require_present(
     captured = captured or (None if log.read is None else source.max_captured_lsn(database))
     if captured is not None and log.read is not None and captured < log.read:
         raise lagging(database, f"it is captured up to {captured}, and changes up to {log.read} were read already")
+
+
+def _require_written(
+    source: Source, database: str, log: LogHistory, fork: RecoveryFork | None, captured: Lsn | None
+) -> None:
+    """Check that who is written to says the same as who was asked before: another server, if the connection broke in between.
+
+    Raises:
+        IncompleteReadError: it does not.
+    """
+    if fork is not None and source.recovery_fork(database) != fork:
+        raise lagging(database, f"it showed recovery fork {fork.identity}, and the one that is written to does not")
+    if captured is None or log.read is None or captured >= log.read:
+        return
+    if (source.max_captured_lsn(database) or ZERO_LSN) >= log.read:
+        raise lagging(database, f"it was captured up to {captured}, and the one that is written to has {log.read}")
 
 
 def lagging(database: str, why: str) -> IncompleteReadError:

@@ -304,3 +304,23 @@ def test_who_shows_a_fork_that_was_left_and_who_is_written_to_may_be_two_servers
         with suppress(IncompleteReadError):
             make_capture(server, config).stream()
     assert state_of(config).tables[lines].status == "healthy"
+
+
+def test_who_has_captured_less_and_who_is_written_to_may_be_two_servers(tmp_path: Path) -> None:
+    """The login may see no fork, and the connection to a replica that lags breaks before it says that it is one."""
+    server, config = Restored(), make_config(str(tmp_path))
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    server.fork, shown = None, [server.captured]
+    make_capture(server, config).snapshot()
+    server.commit((lines, "insert", 50, "a"))
+    make_capture(server, config).stream()
+
+    def captured(_: str) -> Lsn | None:
+        return shown.pop() if shown else server.captured
+
+    server.max_captured_lsn = captured  # type: ignore[method-assign]
+    for _ in range(2):
+        with suppress(IncompleteReadError):
+            make_capture(server, config).stream()
+    assert state_of(config).tables[lines].status == "healthy"
