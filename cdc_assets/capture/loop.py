@@ -256,12 +256,13 @@ class StreamLoop:
         note_retry(error)
         if 0 <= streaming.max_retries < self._failed[database]:
             raise error
-        has_others = any(name != database for name in self._here)
-        self._report_retry(_name(database), error, ", and less often the longer it lasts" if has_others else "")
-        wait_s = streaming.retry_wait_s
-        if has_others:
+        others, wait_s = [name for name in self._here if name != database], streaming.retry_wait_s
+        is_seldom = any(name not in self._failed for name in others)  # a whole server that is back is to be met soon
+        self._report_retry(_name(database), error, ", and less often the longer it lasts" if is_seldom else "")
+        if others:
             self._activities.snapshotter.commit_recorded(database)
             make_way(self._ledger, self._lake, database)
+        if is_seldom:
             wait_s *= min(self._failed[database], _MAX_WAITS)
         self._postponed[database] = self._ledger.clock.elapsed() + timedelta(seconds=wait_s)
 

@@ -213,3 +213,20 @@ def test_it_is_tried_less_often_the_longer_it_lasts(tmp_path: Path) -> None:
     server.before_read = lambda _: None
     make_capture(server, config).stream()
     assert [event.key for event in events_of(config, other)] == [1, 2, 50, 60]
+
+
+def test_if_no_other_one_goes_on_it_is_tried_as_often_as_ever(tmp_path: Path) -> None:
+    """The whole server was away, and is back after a while."""
+    server, config, lines, _ = two(tmp_path, max_duration_s=100.0, idle_timeout_s=0.0)
+    asked: list[float] = []
+
+    def pass_time(slept: float) -> None:
+        databases = (DATABASE, OTHER) if slept < 60.0 else ()
+        server.__dict__["refusals"] = {"max_transaction_lsn": dict.fromkeys(databases, BUSY[1])}
+        asked.extend([slept] * (slept >= 60.0))
+
+    pass_time(0.0)
+    server.meanwhile = pass_time
+    make_capture(server, config).stream()
+    assert asked[0] < 62.0
+    assert [event.key for event in events_of(config, lines)] == [1, 2, 50]
