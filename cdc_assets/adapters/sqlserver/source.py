@@ -165,7 +165,7 @@ class SqlServerSource:
         `known`; two or three queries per 1000 tables of a database."""
         found: dict[TableId, TableSchema] = {}
         for database, portion in by_database(((table.database, table) for table in tables), _IDS_PER_QUERY):
-            with self._waiting():
+            with self._waiting(), cdc_objects(database):
                 floor = self.session.floor(database, known, captured=False)
                 found |= table_schemas(partial(self.session.rows_behind, floor), database, portion)
         chosen = {table: found[table] for table in tables if table in found}

@@ -15,6 +15,7 @@ from cdc_assets.adapters.sqlserver import commit_counts, reached
 from cdc_assets.adapters.sqlserver.rows import lsn_of
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.sqlserver.table_queries import LOCK_WAIT_MS
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import Column
 from cdc_assets.errors import (
@@ -395,6 +396,7 @@ def test_database_without_cdc(server: Server) -> None:
             lambda: source.capture_instances(PLAIN),
             lambda: source.max_transaction_lsn(PLAIN, None, 0),
             lambda: source.low_water_marks(PLAIN),
+            lambda: source.table_schema(TableId(PLAIN, "dbo", "a"), known=ZERO_LSN.next()),
         ):
             with pytest.raises(PreflightError, match="sp_cdc_enable_db"):
                 ask()
