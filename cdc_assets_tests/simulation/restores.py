@@ -89,7 +89,9 @@ class Restores(Weather):
             self._go_beyond(name, tables, share)
         self._restore(known, is_forced=True)
         if self.server.replicas.are_suspended:
-            self._go_beyond(name, tables)
+            self.return_database()
+            for _ in range(3):
+                self._go_beyond(name, tables, 1.0)
 
     def _restore(self, backup: Backup, *, is_forced: bool = False) -> None:
         name = backup.database
