@@ -190,8 +190,9 @@ class StreamLoop:
         databases = [name for name in databases if self._postponed.get(name, now) <= now]
         worked = bool(databases) and self._turn_of(databases)
         if postponed and not worked:
-            wait_s = (min(postponed) - now).total_seconds()
-            self._ledger.clock.sleep(min(wait_s, self._config.streaming.poll_interval_s) if databases else wait_s)
+            streaming, wait_s = self._config.streaming, (min(postponed) - now).total_seconds()
+            # whether the run is to end, or another database is back, is to be seen soon, however long this one waits
+            self._ledger.clock.sleep(min(wait_s, streaming.poll_interval_s if databases else streaming.retry_wait_s))
         return worked or bool(postponed)
 
     def _turn_of(self, databases: Sequence[str]) -> bool:

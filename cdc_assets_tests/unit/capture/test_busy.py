@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import CdcError, IncompleteReadError, LockTimeoutError
+from cdc_assets.errors import CdcError, DatabaseAwayError, IncompleteReadError, LockTimeoutError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.capture.refusing import Refusing, two
 from cdc_assets_tests.unit.streaming.captures import make_capture
@@ -230,3 +231,24 @@ def test_if_no_other_one_goes_on_it_is_tried_as_often_as_ever(tmp_path: Path) ->
     make_capture(server, config).stream()
     assert asked[0] < 62.0
     assert [event.key for event in events_of(config, lines)] == [1, 2, 50]
+
+
+def test_one_that_waits_for_long_holds_up_no_run_that_is_to_end(tmp_path: Path) -> None:
+    """The other one, beside which it has waited longer and longer, is left out."""
+    server, config, _, _ = two(tmp_path, max_duration_s=130.0, idle_timeout_s=0.0, retry_wait_s=10.0)
+    refused: dict[str, CdcError] = {OTHER: BUSY[1]}
+    server.__dict__["refusals"] = {"max_transaction_lsn": refused}
+    capture = make_capture(server, config)
+    clock, times = capture.parts.ledger.clock, list[float]()
+
+    def pass_time(slept: float) -> None:
+        if slept >= 60.0:
+            refused[DATABASE] = server.troubles[DATABASE] = DatabaseAwayError("It is offline.")
+
+    def should_yield() -> bool:
+        times.append(clock.elapsed().total_seconds())
+        return times[-1] >= 62.0
+
+    server.meanwhile = pass_time
+    capture.stream(should_yield=should_yield)
+    assert max(after - before for before, after in pairwise(times)) <= 10.0
