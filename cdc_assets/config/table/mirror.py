@@ -51,7 +51,7 @@ MIRROR = (
         "15000",
         "Time that the capture job has for a change before it counts as one that is not in the log, on a database in which "
         "nothing else is committed, if the login may not see what the job does (VIEW DATABASE STATE). Used by "
-        "`reconcile`, by `capture --until-now`, and after a snapshot for its mirror. A job that polls less often than every 5 seconds needs more.",
+        "`reconcile`, and by `capture --until-now`. A job that polls less often than every 5 seconds needs more.",
         "mirror.settle_s",
         note="Only in cdc-assets.",
     ),
