@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import CaptureInstance
 from cdc_assets_tests.simulation.broker import Cluster
 from cdc_assets_tests.simulation.restoring import RestorableServer
 from cdc_assets_tests.simulation.server import captured_of, pair
@@ -179,7 +180,8 @@ def check_reads(server: RestorableServer, table: TableId, reads: Reads) -> None:
 
 
 def check_read_columns(server: RestorableServer, table: TableId, rows: list[dict]) -> None:  # type: ignore[type-arg]
-    """A READ has the columns of the newest instance that had begun before its LSN, with the values of the change that made the row."""
+    """A READ has the columns of the newest instance that had begun before its LSN, with the values of the change that made the row, but of
+    those that were made anew since."""
     made = {
         pair(change.row): change for change in server.history if change.table == table and change.operation in (2, 4)
     }
@@ -188,12 +190,26 @@ def check_read_columns(server: RestorableServer, table: TableId, rows: list[dict
         value, lsn = row["value"], Lsn.parse(row["position"][:22])
         if value is None or value["op"] != "r" or any(past.point <= lsn <= past.end for past in server.pasts_of(table)):
             continue
-        begun = [one for one in server.made if one.table == table and one.start_lsn < lsn]
-        if begun and (change := made.get(pair(value["after"]))) is not None:
-            kept = captured_of(change.row, begun[-1], server.numbers)
-            wanted = {name: found for name, found in kept.items() if found is not None and name in present}
+        if (change := made.get(pair(value["after"]))) is not None:
+            same = columns_at(server, table, lsn) & columns_at(server, table, change.lsn)
+            kept = captured_of(change.row, begun_at(server, table, lsn)[-1], server.numbers) if same else {}
+            wanted = {
+                name: found for name, found in kept.items() if found is not None and name in present & dict(same).keys()
+            }
             had = {name: value["after"].get(name) for name in wanted}
             assert had == wanted, f"{table}: the READ at {row['position']} has {had}, the row had {wanted}"
+
+
+def begun_at(server: RestorableServer, table: TableId, lsn: Lsn) -> list[CaptureInstance]:
+    """Instances of a table that began before an LSN, the newest one last."""
+    return [one for one in server.made if one.table == table and one.start_lsn < lsn]
+
+
+def columns_at(server: RestorableServer, table: TableId, lsn: Lsn) -> set[tuple[str, int]]:
+    """Names and ordinals of the columns of the newest of them."""
+    return {
+        named for one in begun_at(server, table, lsn)[-1:] for named in zip(one.columns, one.column_ids, strict=True)
+    }
 
 
 def check_published(cluster: Cluster, name: str, ever: set[str], said: str) -> None:
