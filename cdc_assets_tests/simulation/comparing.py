@@ -16,7 +16,7 @@ from cdc_assets_tests.simulation.processes import Processes
 from cdc_assets_tests.simulation.scheduler import Scheduler
 from cdc_assets_tests.simulation.server import LaggingServer, pair
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner
+from cdc_assets_tests.unit.streaming.loop_runner import LoopRunner
 
 
 class BusyClock(TurnClock):

@@ -16,7 +16,7 @@ from cdc_assets.publish.render import Renderer
 from cdc_assets_tests.simulation.asked import Asked, AskedBulk, TurnClock
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.signals import Signals
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner
+from cdc_assets_tests.unit.streaming.loop_runner import LoopRunner
 
 KINDS: Final = {
     "capture": 8,

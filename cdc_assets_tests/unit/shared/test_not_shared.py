@@ -12,7 +12,8 @@ from cdc_assets.lake import presence
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer
+from cdc_assets_tests.unit.streaming.loop_runner import LoopRunner
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 
 @pytest.fixture(autouse=True)

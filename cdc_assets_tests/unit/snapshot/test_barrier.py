@@ -22,7 +22,7 @@ from cdc_assets.errors import ConfigurationError, ConnectionLostError, QueryErro
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.patience import wait_until
 from cdc_assets_tests.unit.snapshot.world import DATABASE, World
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner
+from cdc_assets_tests.unit.streaming.loop_runner import LoopRunner
 from mssql_standin.control import StandIn
 from mssql_standin.errors import SqlError
 

@@ -14,7 +14,8 @@ from cdc_assets.lake.sink import DIRECT, Sink
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.shared.progress import OnProgress
 from cdc_assets.system_topics.notifications import Listener
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, LoopRunner, SimulatedClock, SimulatedServer
+from cdc_assets_tests.unit.streaming.loop_runner import LoopRunner
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedClock, SimulatedServer
 
 
 def make_config(path: str, **changes: object) -> CaptureConfig:

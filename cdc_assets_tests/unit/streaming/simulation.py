@@ -17,10 +17,8 @@ import pyarrow as pa
 
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.jobs import Job
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
 from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
-from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.ranges import cut_by, type_of_bounds
 from cdc_assets.core.schema import CaptureInstance, Column, InstanceOptions, TableSchema
 from cdc_assets.errors import CdcError, IncompleteReadError, QueryError
@@ -467,22 +465,6 @@ def condition_of(text: str, parameters: Sequence[object]) -> Callable[[Change], 
         )
 
     return chosen
-
-
-class LoopRunner:
-    """`core.ports.TaskRunner` that runs tasks one after the other in this process."""
-
-    may_start_twice = False
-
-    def __init__(self, parallelism: int = 2) -> None:
-        self.parallelism = parallelism
-
-    def get_ready(self) -> None:
-        pass
-
-    def run(self, function: Callable[..., object], tasks: Sequence[object], job: Job) -> list:  # type: ignore[type-arg]
-        job.note(RanOn(here=len(tasks), why="a simulation"))
-        return [function(task) for task in tasks]
 
 
 @dataclass

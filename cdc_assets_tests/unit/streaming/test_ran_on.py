@@ -12,7 +12,8 @@ from cdc_assets.ledger.fold import decode_state, encode_state
 from cdc_assets.shared.progress import Progress
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer
+from cdc_assets_tests.unit.streaming.loop_runner import LoopRunner
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 
 
 class FakeSpark(LoopRunner):

@@ -13,7 +13,7 @@ from cdc_assets.streaming.slices import cut, cut_window, end_of_window, in_order
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner
+from cdc_assets_tests.unit.streaming.loop_runner import LoopRunner
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 COUNTS = st.lists(st.integers(1, 1000), max_size=40)

@@ -16,7 +16,8 @@ from cdc_assets_tests.unit.shared.losses.world import World, make_world
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import LoopRunner, SimulatedServer
+from cdc_assets_tests.unit.streaming.loop_runner import LoopRunner
+from cdc_assets_tests.unit.streaming.simulation import SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import two_tables
 
 pytestmark = pytest.mark.delta_rs
