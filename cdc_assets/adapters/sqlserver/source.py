@@ -4,7 +4,7 @@ Bulk rows go through `cdc_assets.adapters.sqlserver.bulk`.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -13,14 +13,15 @@ from types import TracebackType
 from typing import Self
 
 from cdc_assets.adapters.sqlserver import change_tables, commit_counts, queries
+from cdc_assets.adapters.sqlserver.commit_times import commit_times
 from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.errors import cdc_is_off, cdc_objects
 from cdc_assets.adapters.sqlserver.locks import locked
-from cdc_assets.adapters.sqlserver.portions import by_database, portions
+from cdc_assets.adapters.sqlserver.portions import by_database
 from cdc_assets.adapters.sqlserver.ranges import is_worth_cutting, key_extents, key_ranges
 from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.retry import BUDGET_S
-from cdc_assets.adapters.sqlserver.rows import Row, commit_time, instances_of, integer, lsn_of
+from cdc_assets.adapters.sqlserver.rows import Row, instances_of, integer, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.adapters.sqlserver.structures import table_schemas
 from cdc_assets.config.column_rules import without_hidden_defaults
@@ -49,7 +50,7 @@ log = logging.getLogger(__name__)
 _QUICK_LOGIN_S, _QUICK_QUERY_S, _QUICK_BUDGET_S = 5, 15, 5.0
 """Time limits in seconds of login and query for code that must not hang; a statement that took longer than the third is not repeated."""
 _TABLES_PER_QUERY = 100
-_LSNS_PER_QUERY = _IDS_PER_QUERY = 1000
+_IDS_PER_QUERY = 1000
 
 
 class SqlServerSource:
@@ -360,27 +361,12 @@ class SqlServerSource:
     def commit_times(self, database: str, lsns: Sequence[Lsn], known: Lsn = ZERO_LSN) -> Mapping[Lsn, datetime]:
         """Time of the newest commit up to each LSN, over a connection whose server has captured the log up to `known`; an LSN between
         two commits costs a query per 100 of them."""
-        floor = self.session.floor(database, known)
-        found = self._times(floor, sorted(set(lsns)), _LSNS_PER_QUERY, queries.commit_times)
-        between = sorted(set(lsns) - found.keys())
-        return found | self._times(floor, between, _TABLES_PER_QUERY, queries.times_before)
+        return commit_times(self.session, self.session.floor(database, known), lsns)
 
     def was_set_back(self, database: str, lsn: Lsn) -> bool:
         """Whether the server's clock was set back after a commit: later ones have earlier times, or times that are still to come."""
         statement = queries.of_database(queries.SET_BACK, database)
         return bool(self.session.rows(statement, lsn.raw, -CLOCK_SKEW_S, lsn.raw, CLOCK_SKEW_S))
-
-    def _times(
-        self, floor: Floor, lsns: Sequence[Lsn], size: int, statement: Callable[[str, int], str]
-    ) -> dict[Lsn, datetime]:
-        found: dict[Lsn, datetime] = {}
-        for portion in portions(lsns, size):
-            for raw, local, offset in self.session.rows_behind(
-                floor, statement(floor.database, len(portion)), *(lsn.raw for lsn in portion)
-            ):
-                if local is not None:
-                    found[lsn_of(raw) or ZERO_LSN] = commit_time(local, offset)
-        return found
 
     def row_counts(self, schemas: Sequence[TableSchema]) -> Mapping[TableId, int]:
         """Approximate row counts from `sys.partitions`; one query per 1000 tables of a database."""

@@ -41,6 +41,10 @@ from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedBulk, 
 TOPIC = f"shop.{DATABASE}.dbo.t"
 
 
+def lsn(number: int) -> str:
+    return str(Lsn.from_int(number))
+
+
 class Bulk(SimulatedBulk):
     """The server that answers is the one that was asked how far it is."""
 
@@ -425,9 +429,6 @@ def test_a_row_that_went_in_a_loss_is_gone_though_the_mirror_has_it_from_a_span_
 def test_spans_before_a_loss_count_until_a_mirror_has_passed_it(start: int) -> None:
     """A mirror at 10; a snapshot read from 20 to 40; changes were lost, and the table was read again at 70."""
 
-    def lsn(number: int) -> str:
-        return str(Lsn.from_int(number))
-
     def file(least: int, greatest: int, rows: int, window: int) -> EventFile:
         return EventFile(0, f"w{window:010d}-x.parquet", rows, lsn(least) + "-p", lsn(greatest) + "-p")
 
@@ -445,9 +446,6 @@ def test_spans_before_a_loss_count_until_a_mirror_has_passed_it(start: int) -> N
 def test_a_mirror_before_a_span_goes_over_a_loss_to_a_reading_that_is_behind_another_structure() -> None:
     """A mirror at 19; a snapshot read from 20 to 40; changes up to 30 were lost; a column came back with another type at 30, and the
     table was read again at 70."""
-
-    def lsn(number: int) -> str:
-        return str(Lsn.from_int(number))
 
     def entry(number: int, kind: str) -> HistoryEntry:
         columns = Column("id", "int", 1), Column("note", kind, number, length=50)
@@ -474,9 +472,6 @@ def test_rows_from_a_span_over_a_loss_go_only_where_the_snapshot_reads_all_that_
 ) -> None:
     """A mirror at 50 has passed the loss up to 30, in a span from 20 to 40; a SELECT of the user's does not say which of its rows went."""
 
-    def lsn(number: int) -> str:
-        return str(Lsn.from_int(number))
-
     target = Target(lsn(80), lsn(70), 20, starts=(lsn(30),), gaps=((lsn(25), lsn(30)),), reads_all=reads_all)
     known = MirrorState(step=1, lsn=lsn(50), window=3, key="k", spans=((lsn(20), lsn(40)),))
     step = next_step("t", known, target, [], "k")
@@ -486,9 +481,6 @@ def test_rows_from_a_span_over_a_loss_go_only_where_the_snapshot_reads_all_that_
 
 def test_a_mirror_that_is_late_publishes_nothing_between_the_end_of_a_table_and_its_next_life() -> None:
     """A mirror at 10; the table was dropped at 50, and the one that was made then read at 70."""
-
-    def lsn(number: int) -> str:
-        return str(Lsn.from_int(number))
 
     files = [
         EventFile(0, f"w{window:010d}-x.parquet", 1, lsn(least) + "-p", lsn(greatest) + "-p")
