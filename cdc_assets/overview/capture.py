@@ -358,14 +358,25 @@ class CaptureOverview:
         found: dict[str, CdcError] = {}
         for name in sorted({*self._streaming(), *unread}):
             facts = self.facts(name)
+            if facts.is_unknown:
+                continue
             if facts.problem is not None:
                 found[name] = facts.problem
             elif facts.restored:
                 found[name] = DatabaseRestoredError(facts.restored)
         return found
 
+    def unanswered(self) -> Mapping[str, CdcError]:
+        """Databases of which a replica answered that lags behind what was read, so that nothing is known of them.
+
+        Raises:
+            RetryableError: the server is away or busy.
+        """
+        asked = {name: self.facts(name) for name in self._asked.databases()} if self._asked is not None else {}
+        return {name: facts.problem for name, facts in asked.items() if facts.problem is not None and facts.is_unknown}
+
     def capture_jobs(self) -> Sequence[CaptureJob]:
-        """The capture job of every database with a streaming table; with the reason if it cannot be read.
+        """The capture job of every database with a streaming table of which something is known; with the reason if it cannot be read.
 
         Raises:
             RetryableError: the server is away or busy.
@@ -376,6 +387,8 @@ class CaptureOverview:
     def _jobs(self) -> Sequence[CaptureJob]:
         jobs: list[CaptureJob] = []
         for database in self._streaming():
+            if self.facts(database).is_unknown:
+                continue
             try:
                 jobs.append(self._source.capture_job(database))
             except (DatabaseAwayError, LoginError, PreflightError) as error:

@@ -107,6 +107,10 @@ def report_of(
         ),
         unknown=(
             *unknown,
+            *(
+                Trouble(name, f"how far it is read is not known: {error}")
+                for name, error in overview.unanswered().items()
+            ),
             *mirrors.unknown,
             *(Trouble(job.database, job.unknown) for job in jobs.values() if job.unknown),
             *unknown_while_idle(overview, databases, tables, at),

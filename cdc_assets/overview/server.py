@@ -7,13 +7,20 @@ from datetime import datetime
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork, Source
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.errors import CdcError, CredentialsError, DatabaseAwayError, LoginError, PreflightError
+from cdc_assets.errors import (
+    CdcError,
+    CredentialsError,
+    DatabaseAwayError,
+    IncompleteReadError,
+    LoginError,
+    PreflightError,
+)
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.overview.report import LATE_S
-from cdc_assets.shared.forks import restore_problem
+from cdc_assets.shared.forks import captured_until, restore_problem
 from cdc_assets.shared.instances import by_table
 
 log = logging.getLogger(__name__)
@@ -21,10 +28,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """Facts about one database. If it cannot be captured now, only `problem` is set.
+    """Facts about one database. If it cannot be captured now, or nothing is known of it, only `problem` is set.
 
     Args:
-        problem: why it cannot be captured now; None if it can.
+        problem: why it cannot be captured now, or why nothing is known; None if it can.
         fork: its recovery fork; None if the login may not see it.
         restored: why nothing more may be read from it after a restore, with the next step; empty if it was not
             restored.
@@ -50,6 +57,12 @@ class DatabaseFacts:
     unplanned: Lsn | None = None
     now: datetime | None = None
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing is known: who answered is a replica that has less of the log than the lake, so what it says is of a time before,
+        and that nothing waits there says nothing."""
+        return isinstance(self.problem, IncompleteReadError)
+
 
 def ask_database(source: Source, config: CaptureConfig, state: CaptureState, database: str) -> DatabaseFacts:
     """Read all facts with a few small queries, whose number does not grow with the number of tables.
@@ -64,25 +77,28 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
     try:
         if problem := source.trouble(database):
             return DatabaseFacts(problem)
+        source.leave_forks(database, state.log(database).former)
         fork, restored, _ = restore_problem(source, state, database)
         positions = {
             known.position for table, known in state.tables.items() if table.database == database and known.position
         }
-        newest = source.max_transaction_lsn(database, None, 0) if positions else None
+        # of a database that was restored the server has less of the log for good
+        read = (not restored and captured_until(state, database)) or ZERO_LSN
+        newest = source.max_transaction_lsn(database, None, 0, read) if positions else None
         unread, unplanned = _waiting(source, state, database, newest)
         # queried after what waits: what the clean-up job removes before, so that it cannot be seen waiting, shows as a gap
-        captured = source.capture_instances(database)
+        captured = source.capture_instances(database, read)
         instances = by_table(captured, config.streaming)
         marks = {instance.start_lsn for found in instances.values() for instance in found}
         marks |= {left.known for name, left in state.unpublished.items() if name == database}
         known = positions | marks | {lsn for lsn in (newest, unread, unplanned) if lsn is not None}
-        times = source.commit_times(database, sorted(known)) if positions else {}
+        times = source.commit_times(database, sorted(known), read) if positions else {}
         now = source.server_time()
         times = _sure(source, database, times, now, {unread, unplanned} - {None})
         return DatabaseFacts(None, fork, restored, captured, instances, times, newest, unread, unplanned, now)
     except CredentialsError:  # of the whole server
         raise
-    except (DatabaseAwayError, LoginError, PreflightError) as error:
+    except (DatabaseAwayError, IncompleteReadError, LoginError, PreflightError) as error:
         return DatabaseFacts(error)
 
 

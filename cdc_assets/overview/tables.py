@@ -143,6 +143,8 @@ def _lost_in_lake(state: TableState, losses: Sequence[Loss]) -> Verdict:
 
 
 def _by_server(state: TableState, facts: DatabaseFacts, streams: bool) -> Verdict:
+    if facts.is_unknown:  # reported for its database
+        return "healthy", ""
     if facts.problem is not None:
         return "failed", describe_error(facts.problem)
     if facts.restored:

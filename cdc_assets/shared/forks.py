@@ -100,7 +100,7 @@ def restore_problem(
     if log.restored:  # and perhaps once more since; a fork that was left says nothing of that
         present = None if is_former else fork
         return fork, log.restored, shared_until(log, greatest_lsn_in_lake(state, database), present, None)
-    log = dataclasses.replace(log, read=_passed(state, database))
+    log = dataclasses.replace(log, read=captured_until(state, database))
     captured = None
     if log.read is not None and (fork is None or not log.fork):
         with contextlib.suppress(CdcDisabledError):
@@ -129,7 +129,7 @@ def restore_problem(
     )
 
 
-def _passed(state: CaptureState, database: str) -> Lsn | None:
+def captured_until(state: CaptureState, database: str) -> Lsn | None:
     """How far the log was captured for sure when something was read, or perhaps is; None if nothing was."""
     window, run = state.in_flight(database), state.snapshots.get(database)
     found = [state.log(database).read, run.captured if run else None]

@@ -5,6 +5,7 @@ from typing import Final
 from cdc_assets.assembly.retention import make_retention
 from cdc_assets.capture.capture import Capture, RunOptions
 from cdc_assets.capture.reset import Reset
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import EventsDroppedError, MirrorError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview import CaptureOverview, report_of
@@ -16,6 +17,7 @@ from cdc_assets.publish.render import Renderer
 from cdc_assets_tests.simulation.asked import Asked, AskedBulk, TurnClock
 from cdc_assets_tests.simulation.scheduler import Actor
 from cdc_assets_tests.simulation.signals import Signals
+from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.loop_runner import LoopRunner
 
 KINDS: Final = {
@@ -109,7 +111,7 @@ class Processes(Signals):
     def look(self) -> None:
         """Somebody looks at the capture; what is called healthy is held against the law."""
         # a look that takes hours tells what was when it began
-        begun, captured = self.server.now, self.server.replicas.captured_everywhere(self.server)
+        begun, captured = self.server.now, self._captured()
         # who comes to a secondary that does not follow cannot know what the server has no more
         known = {} if self.server.replicas.are_suspended else self.lost
         lost, lakes = {table: set(found) for table, found in known.items()}, self.lakes
@@ -118,6 +120,18 @@ class Processes(Signals):
         self.say(f"  it is {report.headline}")
         if report.healthy and self.lakes == lakes:
             self.check_healthy(begun, captured, lost)
+
+    def _captured(self) -> dict[str, Lsn]:
+        """How far each database is captured by what every secondary shows, and by what the lake has recorded: who knows that does not believe
+        one that shows less."""
+        found = dict(self.server.replicas.captured_everywhere(self.server))
+        state = state_of(self.config)
+        for database in found:
+            window, read = state.in_flight(database), state.log(database).read
+            found[database] = max(found[database], read or ZERO_LSN)
+            if window is not None and window.kind == "stream" and window.reads:
+                found[database] = max(found[database], window.until)
+        return found
 
     def _report(self) -> CaptureReport:
         overview = CaptureOverview(self.config, Asked(self.server, self.scheduler))

@@ -216,6 +216,12 @@ MUTANTS = (
         "former=()",
     ),
     Mutant(
+        "a page believes a secondary that has less of the log than was read",
+        "overview/server.py",
+        "(not restored and captured_until(state, database)) or ZERO_LSN",
+        "ZERO_LSN",
+    ),
+    Mutant(
         "a secondary that lags is asked for capture instances",
         "shared/server.py",
         "self.source.capture_instances(database, known)",

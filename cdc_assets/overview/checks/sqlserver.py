@@ -1,6 +1,7 @@
 """Checks of a capture from SQL Server: functions that make results, and their entries in the registry."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from cdc_assets.core.capture_job import CaptureJob
@@ -66,7 +67,9 @@ class ServerFacts:
     def headroom(self, subject: Subject) -> Verdict:
         """Whether the server has what was not read."""
         del subject
-        return headroom_result(self.overview.headroom(), self.problems, streams=self.overview.streams)
+        return headroom_result(
+            self.overview.headroom(), self.problems, self.overview.unanswered(), streams=self.overview.streams
+        )
 
     def capture_job(self, subject: Subject) -> Verdict:
         """Whether the log is read."""
@@ -75,7 +78,7 @@ class ServerFacts:
 
     def drift(self, table: TableId) -> Verdict:
         """Whether a table is as its events."""
-        problem = self.problems.get(table.database)
+        problem = {**self.problems, **self.overview.unanswered()}.get(table.database)
         return drift_result(self._drifts.get(table), problem, streams=self.overview.streams)
 
     def continuity(self, table: TableId) -> Verdict:
@@ -92,12 +95,20 @@ class ServerFacts:
         return Verdict(passed=False, text=seen.reason or seen.status, facts=found.facts)
 
 
-def headroom_result(rooms: Sequence[Headroom], problems: Mapping[str, CdcError], *, streams: bool) -> Verdict:
-    """Fails if a table's next change may be gone, or a database cannot be captured; warns if no table streams that should.
+def headroom_result(
+    rooms: Sequence[Headroom],
+    problems: Mapping[str, CdcError],
+    unanswered: Mapping[str, CdcError] = MappingProxyType({}),
+    *,
+    streams: bool,
+) -> Verdict:
+    """Fails if a table's next change may be gone, or a database cannot be captured; warns if that is not known, or no table streams that
+    should.
 
     Args:
         rooms: headroom of all tables that are read.
         problems: problems of databases that cannot be captured now.
+        unanswered: why nothing is known of others.
         streams: whether the snapshot mode streams changes.
     """
     lost = ", ".join(str(room.table) for room in rooms if room.lost)
@@ -107,13 +118,15 @@ def headroom_result(rooms: Sequence[Headroom], problems: Mapping[str, CdcError],
     facts: dict[str, Any] = {"tables": list(map(_room, rooms))} if rooms else {}
     facts |= {"least_hours": round(min(hours), 2)} if hours else {}
     good = "The server still has every change that was not read yet."
-    if not rooms:
+    if unanswered:
+        good = "; ".join(f"Not known of {name}: {describe_error(error)}" for name, error in unanswered.items())
+    elif not rooms:
         good = (
             "No table streams now, so what the server keeps is not known."
             if streams
             else "No table streams: the snapshot mode reads no log."
         )
-    passed = not troubles and (bool(rooms) or not streams)
+    passed = not troubles and not unanswered and (bool(rooms) or not streams)
     return Verdict(passed, " ".join(troubles) or good, bool(troubles), facts)
 
 

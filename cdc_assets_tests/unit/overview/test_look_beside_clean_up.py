@@ -34,9 +34,9 @@ class Asked:
             self.asked += 1
         return self._times if name == "commit_times" else getattr(self._server, name)
 
-    def _times(self, database: str, lsns: Sequence[Lsn]) -> dict[Lsn, datetime]:
+    def _times(self, database: str, lsns: Sequence[Lsn], read: Lsn) -> dict[Lsn, datetime]:
         """The newest commit is of now; the others are late."""
-        known = self._server.commit_times(database, lsns)
+        known = self._server.commit_times(database, lsns, read)
         late = timedelta(seconds=LATE_S + 10)
         return {lsn: time if lsn == self._kept else time - late for lsn, time in known.items()}
 
