@@ -92,10 +92,13 @@ def snapshot_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
 def _warn_of_missing_tables(
     catalog: CaptureCatalog, context: dg.AssetExecutionContext, state: CaptureState, summary: SnapshotSummary
 ) -> None:
-    """Warn about tables that the sensor waits for and that cannot be read, because the server does not have them."""
-    reported = {trouble.table for trouble in summary.failed}
-    listed = catalog.keys("snapshot").values()
-    missing = [str(table) for table in listed if table not in state.tables and table not in reported]
+    """Warn about what the sensor waits for and that is not read: databases that cannot be captured now, and tables that the server
+    does not have."""
+    for database, reason in summary.left_out.items():
+        context.log.error(f"{database} is left out: {reason}")
+    known = {*state.tables, *(trouble.table for trouble in summary.failed)}
+    listed = [table for table in catalog.keys("snapshot").values() if table.database not in summary.left_out]
+    missing = [str(table) for table in listed if table not in known]
     if missing:
         context.log.warning(
             f"{', '.join(missing)}: not among the captured tables of the server. "

@@ -8,17 +8,18 @@ rows or those of a snapshot were read and nothing of them is committed, and when
 *The rule.* Let `reached` be the greatest LSN of which the lake may hold something, and `point` the LSN at which the
 present fork begins. Below its point a fork has the transactions of the one it left.
 
-- The same fork: one history. A database never returns to a former fork, so everything read since the last check belongs to it.
+- The same fork: one history. A database never returns to a former fork, so everything read since the last check belongs to it. But a whole
+  server can be put back as it was (a snapshot of its machine, or of its disks), on the fork that it was on: see *the same fork* below.
 - Another fork with `reached < point`: what was read lies in the part that both forks share. The new fork is recorded.
 - Another fork with `reached >= point`, or without a point: the lake holds transactions that the server does not have. Until a new
   history begins, the least point of all forks that are seen counts.
 - Another fork while nobody knows until where in the log rows of a snapshot were read (`ledger.readings`): it may hold them.
-- A fork that the login may not see: `fn_cdc_get_max_lsn()` falls only after a restore, so a value below what windows
-  or snapshots have passed, or those in flight are to pass, proves one. That is compared, not positions, nor the end of a window
+- The same fork, or one that the login may not see: `fn_cdc_get_max_lsn()` falls only if the database was put back, so a value below what
+  windows or snapshots have passed, or those in flight are to pass, proves that. That is compared, not positions, nor the end of a window
   that reads nothing, which is one: a table that was just enabled starts above it. Nobody knows where the histories part, so
   nothing of what was read is known to be there.
 - A readable replica that is captured less far than what windows have read, or shows a fork that was left: it lags. Nothing can
-  be said until it has caught up; the error passes by itself.
+  be said until it has caught up; the error passes by itself. On the same fork it need not have: that is one history.
 - So of one that did not follow a forced failover nothing is taken for the log up to an LSN, however far its own log is (`leave_forks`).
 
 *Why checking after reading is enough.* A window's end is in `reached` from its plan on. If the fork is the recorded one
@@ -26,9 +27,9 @@ after the rows were read, the rows belong to that fork. If it is another one tha
 belong to the shared part, whichever fork they came from. A restore after that check is found by the next one, since the
 window counts.
 
-*What it cannot detect.* If the fork is not visible, a restore whose new history passed `read` before the next check.
+*What it cannot detect.* If the fork is not visible, or the whole server was put back, a new history that passed `read` before the next check.
 And of several restores between two checks only the last has a point. A fork that was left once more from a backup of the one before it: SQL
-Server does not say from which fork one comes. A whole server that was put back, on the fork that it was on.
+Server does not say from which fork one comes.
 
 *Continuing in the same topics* (`capture.new_history`) must be requested by a user, with a snapshot of the tables.
 
@@ -50,11 +51,14 @@ def _still_shared(
     log: LogHistory, reached: Lsn | None, fork: RecoveryFork | None, captured: Lsn | None, unsure: Lsn | None
 ) -> Lsn | None:
     """As `shared_until`, of this restore alone."""
+    is_less = captured is not None and log.read is not None and captured < log.read
     if fork is None or not log.fork:
-        if captured is None or log.read is None or captured >= log.read:
+        if not is_less:
             return None
         return before(fork.point) if fork is not None and fork.point is not None else ZERO_LSN
-    if fork.identity == log.fork or reached is None:
+    if fork.identity == log.fork:
+        return ZERO_LSN if is_less else None
+    if reached is None:
         return None
     if fork.point is None:
         return ZERO_LSN
@@ -75,7 +79,7 @@ def shared_until(
         log: recorded history of the database.
         reached: greatest LSN of which the lake may hold something.
         fork: present fork of the database; None if it is not visible.
-        captured: `fn_cdc_get_max_lsn()`; needed only if one of the two forks is unknown.
+        captured: `fn_cdc_get_max_lsn()`; not needed of another fork than the recorded one.
         unsure: least LSN of READs of rows that were read until nobody knows where in the log; None if there are none.
     """
     found = [log.shared, _still_shared(log, reached, fork, captured, unsure)]
@@ -102,30 +106,46 @@ def restore_problem(
         return fork, log.restored, shared_until(log, greatest_lsn_in_lake(state, database), present, None)
     log = dataclasses.replace(log, read=captured_until(state, database))
     captured = None
-    if log.read is not None and (fork is None or not log.fork):
+    if log.read is not None and (fork is None or log.fork in ("", fork.identity)):
         with contextlib.suppress(CdcDisabledError):
             captured = source.max_captured_lsn(database)
     reached = greatest_lsn_in_lake(state, database)
     shared = shared_until(log, reached, fork, captured, _unsure_from(state, database))
     if shared is not None or is_former:
         if source.is_replica(database):
+            if (
+                fork is not None and fork.identity == log.fork and log.shared is None
+            ):  # what needs more of the log says so
+                return fork, "", None
             _require_present(source, database, log, fork, captured)
         else:
             _require_written(source, database, log, fork, captured)
     if shared is None:
         return fork, "", None
+    return fork, _told(database, log, fork, captured, reached, shared), shared
+
+
+def _told(
+    database: str,
+    log: LogHistory,
+    fork: RecoveryFork | None,
+    captured: Lsn | None,
+    reached: Lsn | None,
+    shared: Lsn,
+) -> str:
+    """Why nothing more may be read from a restored database, and the next step."""
     was, now = log.fork or "unknown", fork.identity if fork else "invisible to this login"
+    how = f"its recovery fork is now {now}; what was read is of fork {was}"
+    if was == now:
+        how = (
+            f"it is captured up to {captured} now, and was up to {log.read} when it was read, on the same recovery fork"
+        )
     return (
-        fork,
-        (
-            f"Database {database} was restored to an earlier moment, or created again: its recovery fork is now {now}; what was "
-            f"read is of fork {was}. The lake holds changes after {shared} up to {reached} whose transactions the server no "
-            "longer has. Nothing more is read from it, so that the two histories are not mixed. "
-            f"Next: as soon as the server's LSNs have passed {reached}, materialize the snapshots of its tables: their old history "
-            "ends with a DROP, and a new one begins after it. Or capture it at once with another topic.prefix or "
-            "lake.path, and leave these topics as they are."
-        ),
-        shared,
+        f"Database {database} was restored to an earlier moment, or created again: {how}. The lake holds changes after {shared} up to "
+        f"{reached} whose transactions the server no longer has. Nothing more is read from it, so that the two histories are not mixed. "
+        f"Next: as soon as the server's LSNs have passed {reached}, materialize the snapshots of its tables: their old history "
+        "ends with a DROP, and a new one begins after it. Or capture it at once with another topic.prefix or "
+        "lake.path, and leave these topics as they are."
     )
 
 

@@ -309,3 +309,27 @@ def test_login_that_cannot_see_the_fork(two: Two) -> None:
     assert "invisible to this login" in told[THERE]
     assert two.keys(THERE) == [2, 3, 4]
     assert state_of(two.config).log(HERE.database).restored == ""
+
+
+def test_whole_server_that_is_put_back_on_its_fork(two: Two) -> None:
+    """As a snapshot of its machine is: no fork tells it, and its LSNs are behind what was read."""
+    backup, fork = two.server.backup(), fork_of(two)
+    two.insert(THERE, THERE)
+    two.run()
+    two.server.restore(backup, keep_forks=True)
+    assert fork_of(two) == fork
+    with SqlServerSource(two.config.connection) as source:
+        assert "on the same recovery fork" in str(CaptureOverview(two.config, source).problems()[THERE.database])
+    assert overview(two)[0].keys() >= {THERE.database}
+    told = reasons(two.run())
+    assert THERE in told
+    assert "on the same recovery fork" in told[THERE]
+    assert two.keys(THERE) == [2, 3, 4]
+    reached = state_of(two.config).log(THERE.database).read
+    assert reached is not None
+    pass_by(two, reached)
+    assert THERE in snapshot(two, THERE).tables
+    two.insert(THERE)
+    assert THERE not in reasons(two.run())
+    rows = [row[0] for row in two.server.execute("SELECT id FROM dbo.orders ORDER BY id", database=THERE.database)]
+    assert rows_from_the_last_drop(two) == rows

@@ -7,9 +7,11 @@ import dagster as dg
 import pytest
 
 from cdc_assets.defs import schedule
+from cdc_assets.defs.partitions import all_ranges, range_partitions
 from cdc_assets.defs.reporter import Reporter
 from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG
 from cdc_assets_tests.shop import TABLES, key, open_shop, tick_with_cursor
+from mssql_standin import sample
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
@@ -133,3 +135,28 @@ def test_table_that_is_gone_since_the_code_location_was_loaded(tmp_path: Path, m
         assert tick_with_cursor(shop, instance, cursor, loaded)[0].job_name == "shop_follow", "the others are streamed"
         monkeypatch.setattr(schedule, "FIRST_PAUSE", timedelta(0))
         assert tick_with_cursor(shop, instance, cursor, loaded)[0].job_name == "shop_snapshot"
+
+
+def test_database_that_is_away_is_told_instead_of_its_tables(tmp_path: Path) -> None:
+    with open_shop(tmp_path) as shop, dg.DagsterInstance.ephemeral() as instance:
+        assert shop.snapshot(instance).success
+        shop.server.execute("CREATE DATABASE [Other]")
+        shop.server.execute("EXEC sys.sp_cdc_enable_db", database="Other")
+        shop.server.execute("CREATE TABLE dbo.extra (id int PRIMARY KEY)", database="Other")
+        shop.server.execute(
+            "EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'extra', @role_name = NULL",
+            database="Other",
+        )
+        shop.write({"database.names": f"{sample.DATABASE},Other"})
+        loaded = shop.definitions()
+        shop.server.execute("ALTER DATABASE [Other] SET OFFLINE WITH ROLLBACK IMMEDIATE")
+        with shop.in_environment():
+            run_config = {"ops": {"shop_read_tables": {"config": {"due_only": True}}}}
+            job = loaded.resolve_job_def("shop_snapshot")
+            result = job.execute_in_process(
+                instance=instance, run_config=run_config, tags=dict(all_ranges(range_partitions(8)))
+            )
+        assert result.success
+        told = [entry.user_message for entry in instance.all_logs(result.run_id)]
+        assert any("Other is left out: " in message for message in told)
+        assert not any("dbo.extra: not among the captured tables" in message for message in told)

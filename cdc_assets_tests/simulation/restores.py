@@ -5,11 +5,12 @@
 - One that takes over by force lacks the newest, as after a restore; who does not follow it shows them until somebody resumes that.
 - Once the server's LSNs have passed them and the tables were read again, all holds as it did before.
 
-*Not in it:* a restore before an earlier one of the same database was noticed, and one that nobody can notice because the login does not see
-the fork and the server has passed what was read. The product says that it cannot know of these (`shared.forks`).
+*Not in it:* a restore before an earlier one of the same database was noticed, and one that nobody can notice because the fork is the same, or
+the login does not see it, and the server has passed what was read. The product says that it cannot know of these (`shared.forks`).
 """
 
 from collections.abc import Collection, Sequence
+from random import Random
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets_tests.simulation import law
@@ -97,12 +98,15 @@ class Restores(Weather):
         name = backup.database
         if not self._is_noticed(name):
             return
-        if not self.server.shows_forks:
+        chance = Random(f"put back {self.seed} {len(self.server.pasts)}")  # noqa: S311 - a history that can be repeated
+        is_put_back = not is_forced and chance.random() < 0.25
+        is_seen_by_fork = self.server.shows_forks and not is_put_back
+        if not is_seen_by_fork:
             self._settle()
         self.remember()
         gone = {table: table in self.server.keyless for table in self.server.schemas if table.database == name}
-        past = self.server.force_over(backup) if is_forced else self.server.restore(backup)
-        how = "taken over by force" if is_forced else "restored"
+        past = self.server.force_over(backup) if is_forced else self.server.restore(backup, is_put_back=is_put_back)
+        how = "taken over by force" if is_forced else "put back with its server" if is_put_back else "restored"
         self.say(f"{name} is {how}; its LSNs from {past.point} up to {past.end} are given away again")
         for table in gone:
             ever = self.ever.setdefault(table, set())
@@ -117,7 +121,7 @@ class Restores(Weather):
                 self.read_from.pop(table, None)  # what was read is of another table
                 self.server.create(table.table, rows=self.rng.randrange(5), keyless=gone[table], database=name)
         self._forget_requests(name)
-        if not self.server.shows_forks:
+        if not is_seen_by_fork:
             self._settle()
         elif self.rng.random() < 0.3:
             self.leave_database_of(next(iter(gone)))

@@ -69,6 +69,7 @@ class Backup:
     made: Sequence[CaptureInstance]
     change_tables: Mapping[str, Sequence[Change]]
     keyless: frozenset[TableId]
+    fork: RecoveryFork | None
 
 
 @dataclass
@@ -113,10 +114,14 @@ class RestorableServer(ReplicatedServer):
             [made for made in self.made if made.table.database == database],
             {one.name: list(self.change_tables[one.name]) for one in own},
             frozenset(table for table in self.keyless if table.database == database),
+            self.forks.get(database, self.fork),
         )
 
-    def restore(self, backup: Backup) -> Past:
+    def restore(self, backup: Backup, *, is_put_back: bool = False) -> Past:
         """Take a database back to a backup; its sessions end.
+
+        Args:
+            is_put_back: whether its whole server is, also the fork that it was on.
 
         Returns:
             What there was.
@@ -127,7 +132,8 @@ class RestorableServer(ReplicatedServer):
         self.ticks[name] = backup.ticks
         past = Past(name, self.tick(name), end, known.history, known.made, self.numbers, known.parts["first_rows"])
         self.pasts.append(past)
-        self.forks[name] = RecoveryFork(f"F{len(self.pasts)}", past.point)
+        anew = RecoveryFork(f"F{len(self.pasts)}", past.point)
+        self.forks[name] = backup.fork if is_put_back and backup.fork is not None else anew
         self._take_back(backup)
         self._take_markers_back(past, backup)
         self._end_sessions(name)

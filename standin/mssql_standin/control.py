@@ -175,7 +175,7 @@ class StandIn:
         self.engine.backup(folder)
         return folder
 
-    def restore(self, backup: Path, keep_cdc: bool = True) -> None:
+    def restore(self, backup: Path, keep_cdc: bool = True, keep_forks: bool = False) -> None:
         """Go back to a backup on the same port: connections are lost, later commits too.
 
         Every database begins a new recovery fork (`sys.database_recovery_status`); its maximum LSN goes back, and LSNs of lost
@@ -184,6 +184,7 @@ class StandIn:
         Args:
             backup: what `backup` returned.
             keep_cdc: False disables change data capture in every database, as RESTORE without KEEP_CDC does.
+            keep_forks: True leaves databases on the forks of the backup, as a snapshot of a machine does that is put back.
         """
         port = self.port
         self._tds.stop()
@@ -193,7 +194,8 @@ class StandIn:
             left.unlink()
         shutil.copy(backup / "standin.sqlite", folder)
         self._open(folder)
-        self.engine.restored(backup)
+        if not keep_forks:
+            self.engine.restored(backup)
         if not keep_cdc:
             for (name,) in self.execute("SELECT name FROM sys.databases WHERE is_cdc_enabled = 1"):
                 self.execute("EXEC sys.sp_cdc_disable_db", database=name)

@@ -23,7 +23,9 @@ READ = LogHistory("A", lsn(50))
 @pytest.mark.parametrize(
     ("log", "reached", "fork", "captured", "shared"),
     [
-        (READ, lsn(50), RecoveryFork("A", None), lsn(1), None),
+        (READ, lsn(50), RecoveryFork("A", None), lsn(50), None),
+        (READ, lsn(50), RecoveryFork("A", None), None, None),
+        (READ, lsn(50), RecoveryFork("A", lsn(7)), lsn(49), ZERO_LSN),  # the whole server was put back
         (READ, lsn(50), RecoveryFork("B", lsn(51)), lsn(1), None),
         (READ, lsn(50), RecoveryFork("B", lsn(50)), lsn(99), lsn(49)),
         (READ, lsn(50), RecoveryFork("B", lsn(7)), lsn(99), lsn(6)),
