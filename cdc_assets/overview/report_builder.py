@@ -28,7 +28,7 @@ from cdc_assets.overview.mirrors import inspect_mirrors
 from cdc_assets.overview.published import kafka_troubles, kafka_unknown, published_of
 from cdc_assets.overview.rates import PERIOD, rates_of
 from cdc_assets.overview.report import CaptureReport, Ddl, QueuedSnapshot, TableReport, Trouble
-from cdc_assets.overview.troubles import hindered, troubles_of
+from cdc_assets.overview.troubles import hindered, troubles_of, unanswered
 from cdc_assets.publish.view import AskMarker
 
 OpenSource = Callable[[], AbstractContextManager[OverviewSource]]
@@ -107,12 +107,8 @@ def report_of(
         ),
         unknown=(
             *unknown,
-            *(
-                Trouble(name, f"how far it is read is not known: {error}")
-                for name, error in overview.unanswered().items()
-            ),
             *mirrors.unknown,
-            *(Trouble(job.database, job.unknown) for job in jobs.values() if job.unknown),
+            *unanswered(overview, jobs),
             *unknown_while_idle(overview, databases, tables, at),
             *kafka_unknown(published),
             *hindered(overview, retried=True),

@@ -53,6 +53,13 @@ def _lost(loss: Loss, config: CaptureConfig) -> str:
     return f"{loss.what}. Next: let a run record it, which continues without what is lost"
 
 
+def unanswered(overview: CaptureOverview, jobs: Mapping[str, CaptureJob]) -> Iterator[Trouble]:
+    """What the server's answers do not say of databases."""
+    for database, error in overview.unanswered().items():
+        yield Trouble(database, f"how far it is read is not known: {error}")
+    yield from (Trouble(job.database, job.unknown) for job in jobs.values() if job.unknown)
+
+
 def hindered(overview: CaptureOverview, *, retried: bool) -> Iterator[Trouble]:
     """What runs have met in their own questions, however short the lag is.
 

@@ -122,10 +122,10 @@ def restore_problem(
             _require_written(source, database, log, fork, captured)
     if shared is None:
         return fork, "", None
-    return fork, _told(database, log, fork, captured, reached, shared), shared
+    return fork, _reason_of(database, log, fork, captured, reached, shared), shared
 
 
-def _told(
+def _reason_of(
     database: str,
     log: LogHistory,
     fork: RecoveryFork | None,

@@ -89,7 +89,7 @@ def test_secondary_that_lags_leaves_other_databases_and_tables_as_they_are(tmp_p
     assert [(table.condition, table.reason) for table in found.report.tables] == [("streaming", "")] * 2
     [of_other, of_sales] = found.report.databases
     assert (of_sales.newest, of_other.lag.behind_s) == (None, 0.0)
-    [(passed, is_error, text)] = _check(found, "headroom")
+    [(passed, is_error, text)] = _check(found, "retention_headroom")
     assert (passed, is_error) == (False, False)
     assert text.startswith(f"Not known of {DATABASE}: ")
     assert [(passed, is_error) for passed, is_error, _ in _check(found, "health")] == [(False, False)]
