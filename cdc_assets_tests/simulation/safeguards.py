@@ -210,6 +210,12 @@ MUTANTS = (
         "if reached > fork.point else []",
     ),
     Mutant(
+        "a server that was put back on its fork is not noticed",
+        "shared/forks.py",
+        "return ZERO_LSN if is_less else None",
+        "return None",
+    ),
+    Mutant(
         "a secondary that did not follow a forced failover is asked",
         "ledger/state.py",
         'former=tuple(one for one in left if one not in ("", fork))',
