@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Self
 
-LENGTHS: Final = (60, 100, 140, 200)
-"""Numbers of events of a history, before its end; the mean is some fifteen windows."""
+LENGTHS: Final = (20, 40, 60, 120)
+"""Numbers of events of a history, before its end; the mean is some eighteen windows."""
 _ALWAYS: Final = frozenset({"go_on", "work", "scan", "start", "capture", "calm"})
 """What each history has."""
 _FACTORS: Final = (0, 0, 1, 1, 1, 4)
