@@ -42,6 +42,7 @@ from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.upkeep import doubled_versions
 from cdc_assets.overview.drift import OverviewSource, drifts
 from cdc_assets.overview.foreign import rewritten
+from cdc_assets.overview.formatting import without_places
 from cdc_assets.overview.server import DatabaseFacts, ask_database
 from cdc_assets.overview.tables import (
     NEXT_RUN,
@@ -366,14 +367,14 @@ class CaptureOverview:
                 found[name] = DatabaseRestoredError(facts.restored)
         return found
 
-    def unanswered(self) -> Mapping[str, CdcError]:
-        """Databases of which a replica answered that lags behind what was read, so that nothing is known of them.
+    def unanswered(self) -> Mapping[str, str]:
+        """Databases of which a replica answered that lags behind what was read, so that nothing is known of them, and what it lacks.
 
         Raises:
             RetryableError: the server is away or busy.
         """
         asked = {name: self.facts(name) for name in self._asked.databases()} if self._asked is not None else {}
-        return {name: facts.problem for name, facts in asked.items() if facts.problem is not None and facts.is_unknown}
+        return {name: without_places(str(facts.problem)) for name, facts in asked.items() if facts.is_unknown}
 
     def capture_jobs(self) -> Sequence[CaptureJob]:
         """The capture job of every database with a streaming table of which something is known; with the reason if it cannot be read.

@@ -9,6 +9,7 @@ from cdc_assets.publish.view import PublishedReport
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,.:]*")
 """A number by itself, or before a unit; not digits of a name."""
+_LSN = re.compile(r"\b[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}\b")
 
 
 def describe_condition(table: TableReport) -> str:
@@ -75,3 +76,8 @@ def duration(seconds: float | None) -> str:
 def without_numbers(text: str) -> str:
     """A text without numbers that change all the time, such as ages; digits of a name stay."""
     return _NUMBER.sub("", text)
+
+
+def without_places(text: str) -> str:
+    """A text without LSNs that move all the time: a page that names them would be another one at each look."""
+    return _LSN.sub("…", text)

@@ -55,8 +55,8 @@ def _lost(loss: Loss, config: CaptureConfig) -> str:
 
 def unanswered(overview: CaptureOverview, jobs: Mapping[str, CaptureJob]) -> Iterator[Trouble]:
     """What the server's answers do not say of databases."""
-    for database, error in overview.unanswered().items():
-        yield Trouble(database, f"how far it is read is not known: {error}")
+    for database, why in overview.unanswered().items():
+        yield Trouble(database, f"how far it is read is not known: {why}")
     yield from (Trouble(job.database, job.unknown) for job in jobs.values() if job.unknown)
 
 

@@ -46,15 +46,24 @@ class ServerFacts:
         return self._make_report()
 
     def subjects(self, of: Of) -> Iterable[Subject]:
-        """As `Facts.subjects`: tables of which something was captured, and that no settings leave out, as nothing is to be known of these."""
+        """As `Facts.subjects`: tables of which something was captured, and that no settings leave out, as nothing is to be known of these;
+        without those of which nothing is known now."""
         if of == "table":
-            return [table for table, state in self.overview.known.items() if state.status != "excluded"]
+            return [table for table, state in self.overview.known.items() if self._is_known(table, state)]
         return (None,) if of == "capture" or (of == "kafka" and self.overview.config.kafka.enabled) else ()
+
+    def _is_known(self, table: TableId, state: TableState) -> bool:
+        """Whether something is to be said of a table: what the server says, or what a run has recorded."""
+        return state.status != "excluded" and (state.status != "healthy" or table.database not in self._unanswered)
 
     @kept
     def problems(self) -> Mapping[str, CdcError]:
         """Databases that cannot be captured now."""
         return self.overview.problems()
+
+    @kept
+    def _unanswered(self) -> Mapping[str, str]:
+        return self.overview.unanswered()
 
     @kept
     def _seen(self) -> Mapping[TableId, TableOverview]:
@@ -67,19 +76,18 @@ class ServerFacts:
     def headroom(self, subject: Subject) -> Verdict:
         """Whether the server has what was not read."""
         del subject
-        return headroom_result(
-            self.overview.headroom(), self.problems, self.overview.unanswered(), streams=self.overview.streams
-        )
+        return headroom_result(self.overview.headroom(), self.problems, self._unanswered, streams=self.overview.streams)
 
     def capture_job(self, subject: Subject) -> Verdict:
         """Whether the log is read."""
         del subject
-        return capture_job_result(self.overview.capture_jobs(), streams=self.overview.streams)
+        return capture_job_result(self.overview.capture_jobs(), self._unanswered, streams=self.overview.streams)
 
     def drift(self, table: TableId) -> Verdict:
         """Whether a table is as its events."""
-        problem = {**self.problems, **self.overview.unanswered()}.get(table.database)
-        return drift_result(self._drifts.get(table), problem, streams=self.overview.streams)
+        if why := self._unanswered.get(table.database):
+            return not_known(why)
+        return drift_result(self._drifts.get(table), self.problems.get(table.database), streams=self.overview.streams)
 
     def continuity(self, table: TableId) -> Verdict:
         """Whether a table lacks changes: as the page says it, also where no run has recorded it yet."""
@@ -98,7 +106,7 @@ class ServerFacts:
 def headroom_result(
     rooms: Sequence[Headroom],
     problems: Mapping[str, CdcError],
-    unanswered: Mapping[str, CdcError] = MappingProxyType({}),
+    unanswered: Mapping[str, str] = MappingProxyType({}),
     *,
     streams: bool,
 ) -> Verdict:
@@ -119,7 +127,7 @@ def headroom_result(
     facts |= {"least_hours": round(min(hours), 2)} if hours else {}
     good = "The server still has every change that was not read yet."
     if unanswered:
-        good = "; ".join(f"Not known of {name}: {describe_error(error)}" for name, error in unanswered.items())
+        good = "; ".join(_not_known_of(unanswered))
     elif not rooms:
         good = (
             "No table streams now, so what the server keeps is not known."
@@ -139,17 +147,24 @@ def _room(room: Headroom) -> dict[str, str | float]:
     }
 
 
-def capture_job_result(jobs: Sequence[CaptureJob], *, streams: bool) -> Verdict:
+def _not_known_of(unanswered: Mapping[str, str]) -> list[str]:
+    return [f"Not known of {name}: {why}" for name, why in unanswered.items()]
+
+
+def capture_job_result(
+    jobs: Sequence[CaptureJob], unanswered: Mapping[str, str] = MappingProxyType({}), *, streams: bool
+) -> Verdict:
     """Fails if a capture job does not read the log (`core.capture_job`); warns if that is not known, also because no table streams.
 
     Args:
         jobs: those of the databases with tables that stream.
+        unanswered: why nothing is known of others.
         streams: whether the snapshot mode streams changes.
     """
-    if not jobs and streams:
+    if not jobs and not unanswered and streams:
         return not_known("no table streams now, so no capture job was queried.")
     troubles = [job.trouble for job in jobs if job.trouble]
-    unknown = [job.unknown for job in jobs if job.unknown]
+    unknown = [*(job.unknown for job in jobs if job.unknown), *(_not_known_of(unanswered) if streams else ())]
     quiet = [int(job.quiet) for job in jobs if job.quiet is not None]
     good = "The capture job reads the log." if jobs else "No table streams: the snapshot mode reads no log."
     text = "; ".join([*troubles, *unknown]) or good

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import IncompleteReadError
@@ -15,7 +16,7 @@ from cdc_assets.overview.checks.check import Inspection
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.simulation import DATABASE
-from cdc_assets_tests.unit.streaming.two_databases import TwoDatabases, config_of_two
+from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
 
 class Lagging(TwoDatabases):
@@ -93,6 +94,26 @@ def test_secondary_that_lags_leaves_other_databases_and_tables_as_they_are(tmp_p
     assert (passed, is_error) == (False, False)
     assert text.startswith(f"Not known of {DATABASE}: ")
     assert [(passed, is_error) for passed, is_error, _ in _check(found, "health")] == [(False, False)]
+    [(passed, is_error, text)] = _check(found, "capture_job")
+    assert (passed, is_error) == (False, False)
+    assert f"Not known of {DATABASE}: " in text
+    said = {one.subject.database for one in found.found if isinstance(one.subject, TableId)}
+    assert said == {OTHER}, "of a table nothing is said that is not known"
+
+
+def test_page_is_no_other_one_each_time_a_secondary_that_lags_has_moved(tmp_path: Path) -> None:
+    """Each would be a page, and results of checks, every few seconds."""
+    server, config = _two(tmp_path)
+    before = server.has
+    server.has = None
+    make_capture(server, config).stream()
+    assert before is not None
+    texts = list[list[str]]()
+    for has in (before, Lsn.from_int(int(before) + 10)):
+        server.has = has
+        found = _look(server, config)
+        texts.append([*map(str, found.report.unknown), *(one.verdict.text for one in found.found)])
+    assert texts[0] == texts[1]
 
 
 def test_secondary_that_lags_and_has_all_that_was_read_is_believed(tmp_path: Path) -> None:
