@@ -19,6 +19,7 @@ from cdc_assets.errors import (
     CdcError,
     CredentialsError,
     DatabaseAwayError,
+    IncompleteReadError,
     LoginError,
     PreflightError,
 )
@@ -127,6 +128,11 @@ class Work:
                     newest = watermark
             except CdcDisabledError:
                 newest = watermark
+            except IncompleteReadError as error:
+                if self._databases() == [database]:
+                    raise  # nobody knows whether there is anything to do
+                log.warning("%s", error)  # the other databases continue; a replica that lags catches up
+                continue
             except (DatabaseAwayError, LoginError, PreflightError) as error:
                 if isinstance(error, CredentialsError) or (not error.retryable and self._databases() == [database]):
                     raise  # it stops all that there is

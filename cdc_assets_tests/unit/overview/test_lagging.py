@@ -9,9 +9,10 @@ import pytest
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import IncompleteReadError
-from cdc_assets.overview import inspect_server
+from cdc_assets.overview import CaptureOverview, inspect_server
 from cdc_assets.overview.checks.check import Inspection
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
@@ -119,3 +120,32 @@ def test_page_is_no_other_one_each_time_a_secondary_that_lags_has_moved(tmp_path
 def test_secondary_that_lags_and_has_all_that_was_read_is_believed(tmp_path: Path) -> None:
     server, config = _two(tmp_path)
     assert _look(server, config).report.health == "healthy"
+
+
+class Suspended(Lagging):
+    """The secondary of its first database did not follow a forced failover."""
+
+    shows: RecoveryFork | None = None
+
+    def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        return self.shows if database == DATABASE and self.shows else super().recovery_fork(database, known)
+
+    def is_replica(self, database: str) -> bool:
+        return database == DATABASE
+
+
+def test_sensor_starts_runs_for_other_databases_beside_a_secondary_that_lags(tmp_path: Path) -> None:
+    server = Suspended()
+    lines, other = server.create("lines", rows=2), server.create_other("other", rows=2)
+    config = config_of_two(tmp_path)
+    server.commit((lines, "insert", 50, "x"), (other, "insert", 50, "x"))
+    make_capture(server, config).snapshot([lines, other])
+    left = server.fork
+    make_capture(server, config).stream()
+    server.fork = RecoveryFork("AFTER", server.tick())
+    server.commit((lines, "insert", 51, "x"), (other, "insert", 51, "x"))
+    make_capture(server, config).stream()
+    assert CaptureOverview(config, server).work.unread_databases() == {}  # type: ignore[arg-type]
+    server.shows = left
+    server.commit((other, "insert", 52, "x"))
+    assert list(CaptureOverview(config, server).work.unread_databases()) == [OTHER]  # type: ignore[arg-type]
