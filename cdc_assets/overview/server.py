@@ -82,8 +82,7 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
         positions = {
             known.position for table, known in state.tables.items() if table.database == database and known.position
         }
-        # of a database that was restored the server has less of the log for good
-        read = (not restored and captured_until(state, database)) or ZERO_LSN
+        read = ZERO_LSN if restored else _expected(source, state, database)
         newest = source.max_transaction_lsn(database, None, 0, read) if positions else None
         unread, unplanned = _waiting(source, state, database, newest)
         # queried after what waits: what the clean-up job removes before, so that it cannot be seen waiting, shows as a gap
@@ -100,6 +99,15 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
         raise
     except (DatabaseAwayError, IncompleteReadError, LoginError, PreflightError) as error:
         return DatabaseFacts(error)
+
+
+def _expected(source: Source, state: CaptureState, database: str) -> Lsn:
+    """How far a server has the log if it does not lag. A database in which change data capture was turned on again has none until its first
+    scan, and one that was restored has less for good."""
+    read = captured_until(state, database)
+    if read is None or (source.max_captured_lsn(database) is None and not source.is_replica(database)):
+        return ZERO_LSN
+    return read
 
 
 def _sure(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
@@ -149,3 +150,29 @@ def test_sensor_starts_runs_for_other_databases_beside_a_secondary_that_lags(tmp
     server.shows = left
     server.commit((other, "insert", 52, "x"))
     assert list(CaptureOverview(config, server).work.unread_databases()) == [OTHER]  # type: ignore[arg-type]
+
+
+class Begun(Lagging):
+    """Change data capture was turned off and on in its first database, and the Agent is stopped."""
+
+    is_scanned = True
+
+    def max_captured_lsn(self, database: str) -> Lsn | None:
+        return super().max_captured_lsn(database) if self.is_scanned else None
+
+    def capture_job(self, database: str) -> CaptureJob:
+        return CaptureJob(database, False, None)
+
+
+def test_primary_whose_log_is_not_scanned_yet_does_not_lag(tmp_path: Path) -> None:
+    server = Begun()
+    lines = server.create("lines", rows=2)
+    server.commit((lines, "insert", 50, "x"))
+    config = config_of_two(tmp_path)
+    make_capture(server, config).snapshot([lines])
+    make_capture(server, config).stream()
+    server.has, server.is_scanned = ZERO_LSN, False
+    report = _look(server, config).report
+    assert report.health == "in trouble"
+    assert any("Agent is stopped" in trouble.what for trouble in report.troubles)
+    assert DATABASE not in [trouble.where for trouble in report.unknown]
