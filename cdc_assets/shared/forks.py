@@ -27,7 +27,8 @@ after the rows were read, the rows belong to that fork. If it is another one tha
 belong to the shared part, whichever fork they came from. A restore after that check is found by the next one, since the
 window counts.
 
-*What it cannot detect.* If the fork is not visible, or the whole server was put back, a new history that passed `read` before the next check.
+*What it cannot detect.* If the fork is not visible, or the whole server was put back, a new history that passed `read` before the next check;
+the latter over readable replicas, which cannot be told from those that lag.
 And of several restores between two checks only the last has a point. A fork that was left once more from a backup of the one before it: SQL
 Server does not say from which fork one comes.
 
