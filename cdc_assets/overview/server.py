@@ -82,8 +82,8 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
         positions = {
             known.position for table, known in state.tables.items() if table.database == database and known.position
         }
-        read = ZERO_LSN if restored else _expected(source, state, database)
-        newest = source.max_transaction_lsn(database, None, 0, read) if positions else None
+        until = (not restored and captured_until(state, database)) or ZERO_LSN
+        newest, read = _newest(source, database, until) if positions else (None, ZERO_LSN)
         unread, unplanned = _waiting(source, state, database, newest)
         # queried after what waits: what the clean-up job removes before, so that it cannot be seen waiting, shows as a gap
         captured = source.capture_instances(database, read)
@@ -101,13 +101,22 @@ def ask_database(source: Source, config: CaptureConfig, state: CaptureState, dat
         return DatabaseFacts(error)
 
 
-def _expected(source: Source, state: CaptureState, database: str) -> Lsn:
-    """How far a server has the log if it does not lag. A database in which change data capture was turned on again has none until its first
-    scan, and one that was restored has less for good."""
-    read = captured_until(state, database)
-    if read is None or (source.max_captured_lsn(database) is None and not source.is_replica(database)):
-        return ZERO_LSN
-    return read
+def _newest(source: Source, database: str, until: Lsn) -> tuple[Lsn | None, Lsn]:
+    """The newest captured transaction, and how far the server has the log for sure.
+
+    Args:
+        until: how far a server has it that does not lag; one that was restored has less for good, so none is expected of it.
+
+    Raises:
+        IncompleteReadError: it lags.
+    """
+    try:
+        return source.max_transaction_lsn(database, None, 0, until), until
+    except IncompleteReadError:
+        # change data capture was turned on again, and there is none until the first scan
+        if source.max_captured_lsn(database) is not None or source.is_replica(database):
+            raise
+        return None, ZERO_LSN
 
 
 def _sure(

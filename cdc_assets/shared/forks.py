@@ -28,7 +28,7 @@ belong to the shared part, whichever fork they came from. A restore after that c
 window counts.
 
 *What it cannot detect.* If the fork is not visible, or the whole server was put back, a new history that passed `read` before the next check;
-the latter over readable replicas, which cannot be told from those that lag.
+the latter over readable replicas, where it is no other than a lag.
 And of several restores between two checks only the last has a point. A fork that was left once more from a backup of the one before it: SQL
 Server does not say from which fork one comes.
 
@@ -94,7 +94,7 @@ def restore_problem(
     what was read; empty and None if there is none.
 
     Args:
-        known: LSN up to which the server that tells the fork must have captured the log.
+        known: LSN up to which the server that shows the fork must have captured the log.
 
     Raises:
         RetryableError: the server is away or busy, or a replica that lags.
