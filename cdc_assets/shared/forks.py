@@ -114,9 +114,8 @@ def restore_problem(
     shared = shared_until(log, reached, fork, captured, _unsure_from(state, database))
     if shared is not None or is_former:
         if source.is_replica(database):
-            if (
-                fork is not None and fork.identity == log.fork and log.shared is None
-            ):  # what needs more of the log says so
+            is_same = fork is not None and fork.identity == log.fork
+            if is_same and log.shared is None:  # it lags: what needs more of the log says so
                 return fork, "", None
             _require_present(source, database, log, fork, captured)
         else:
