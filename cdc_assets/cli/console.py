@@ -136,11 +136,22 @@ class _Lines(logging.Handler):
 
 
 def show_logs() -> None:
-    """Print log messages on standard error: all warnings, and INFO messages about signals, notifications and the stream."""
-    for root in (logging.getLogger("cdc_assets"), logging.getLogger("resources")):
-        if not any(isinstance(handler, _Lines) for handler in root.handlers):
-            root.addHandler(_Lines())
+    """Print log messages on standard error: all warnings, and INFO messages about signals, notifications and the stream.
+
+    The handler is the root logger's. Without one there, the first library that calls `logging.exception` would add another one, and each
+    of our messages would be printed twice from then on.
+    """
+    root = logging.getLogger()
+    if not any(isinstance(handler, _Lines) for handler in root.handlers):
+        handler = _Lines()
+        handler.addFilter(lambda record: not _is_of_py4j(record))
+        root.addHandler(handler)
     enable_info_logs()
+
+
+def _is_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether py4j logs it: traces of a JVM that is gone, which our own message says in one sentence. It logs some by the root logger."""
+    return record.name.startswith("py4j") or (record.name == "root" and record.module == "java_gateway")
 
 
 def read_config(path: Path) -> CaptureConfig:
