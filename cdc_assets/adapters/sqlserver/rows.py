@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import cast
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
 
 Row = Sequence[object]
@@ -25,6 +25,12 @@ def integer(value: object) -> int:
 def lsn_of(value: object) -> Lsn | None:
     """An LSN, or None for NULL."""
     return None if value is None else Lsn(bytes(cast(bytes, value)))
+
+
+def lsn_above_zero_of(value: object) -> Lsn | None:
+    """An LSN, or None for NULL and for zero, by which some functions of SQL Server say that there is none."""
+    found = lsn_of(value)
+    return None if found == ZERO_LSN else found
 
 
 def column_of(row: Row) -> Column:

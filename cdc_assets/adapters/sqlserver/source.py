@@ -21,7 +21,7 @@ from cdc_assets.adapters.sqlserver.portions import by_database
 from cdc_assets.adapters.sqlserver.ranges import is_worth_cutting, key_extents, key_ranges
 from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.retry import BUDGET_S
-from cdc_assets.adapters.sqlserver.rows import Row, instances_of, integer, lsn_of
+from cdc_assets.adapters.sqlserver.rows import Row, instances_of, integer, lsn_above_zero_of, lsn_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.adapters.sqlserver.structures import table_schemas
 from cdc_assets.config.column_rules import without_hidden_defaults
@@ -247,7 +247,7 @@ class SqlServerSource:
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
         with cdc_objects(database):
-            return lsn_of(self._value(queries.MAX_LSN, database))
+            return lsn_above_zero_of(self._value(queries.MAX_LSN, database))
 
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         """The branch of its history that a database is on, over a connection whose server has captured the log up to `known`; None if

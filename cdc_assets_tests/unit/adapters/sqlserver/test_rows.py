@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cdc_assets.adapters.sqlserver.rows import column_of, commit_time, instances_of, schema_of
+from cdc_assets.adapters.sqlserver.rows import column_of, commit_time, instances_of, lsn_above_zero_of, schema_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 
@@ -44,6 +44,12 @@ def test_columns(given_row: tuple[object, ...], expected: dict[str, object]) -> 
     column = column_of(given_row)
     for name, value in expected.items():
         assert getattr(column, name) == value
+
+
+@pytest.mark.parametrize("nothing", [None, bytes(10), bytearray(10)])
+def test_server_that_has_read_nothing_has_no_lsn(nothing: bytes | None) -> None:
+    assert lsn_above_zero_of(nothing) is None
+    assert lsn_above_zero_of(bytes(9) + b"\1") == Lsn.from_int(1)
 
 
 def test_first_unique_index_is_the_key() -> None:
