@@ -373,6 +373,12 @@ def _modules() -> list[ModuleType]:
     return found
 
 
+def forget_tables(folder: Path) -> None:
+    """Keep nothing more of the tables below a folder, which are read again if somebody opens them."""
+    for known in [known for known in _LOGS if known.startswith(f"{folder}/")]:
+        del _LOGS[known]
+
+
 @contextmanager
 def quick_tables() -> Iterator[None]:
     """Within it the product opens its tables so."""

@@ -10,8 +10,8 @@ from cdc_assets.connectors.reader import files
 from cdc_assets.incremental import rounds
 from cdc_assets.mirror import leaves
 from cdc_assets.publish import follow
-from cdc_assets_tests.quick_tables import quick_tables
-from cdc_assets_tests.simulation.serial import with_known_rows, with_names, without_clock, without_threads
+from cdc_assets_tests.quick_tables import forget_tables, quick_tables
+from cdc_assets_tests.simulation.serial import forget_rows, with_known_rows, with_names, without_clock, without_threads
 from cdc_assets_tests.simulation.world import MAX_CHUNKS, World
 
 
@@ -50,4 +50,7 @@ def play(folder: Path, seed: int, without: Collection[int] = ()) -> tuple[World,
             world.play(without)
         except BaseException as fault:  # noqa: BLE001 - told with the history
             return world, fault
+        finally:
+            forget_tables(folder)  # of a thousand histories it would all take gigabytes
+            forget_rows()
     return world, None

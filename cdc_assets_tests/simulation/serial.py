@@ -97,11 +97,20 @@ def without_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(time, "monotonic", ticks)
 
 
+_known: dict[str, Any] = {}
+_folded: dict[tuple[int, int], tuple[Any, Any, Any]] = {}
+
+
+def forget_rows() -> None:
+    """Keep no row of a history that has ended."""
+    _known.clear()
+    _folded.clear()
+
+
 def with_known_rows(patch: pytest.MonkeyPatch) -> None:
     """Read each file of a record and of a schema history once, and fold each row of a record once: they never change, and each process
     opens them anew."""
-    read, known = FencedLog._read, dict[str, Any]()
-    folded = dict[tuple[int, int], tuple[Any, Any, Any]]()
+    read, known, folded = FencedLog._read, _known, _folded
 
     def rows(log: FencedLog, files: fs.FileSystem, path: str) -> Any:
         if path not in known:
