@@ -15,7 +15,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.incremental import rounds
 from cdc_assets.mirror import leaves
-from cdc_assets_tests.simulation.moments import Moments
+from cdc_assets_tests.simulation.overlooked import Overlooked
 from cdc_assets_tests.unit.streaming.law import state_of
 
 MAX_CHUNKS: Final = 2
@@ -26,7 +26,7 @@ LEAF_BYTES: Final = 2000
 """Size of a mirror's leaf in some histories: of a few rows, so that strangers have files to join."""
 
 
-class World(Moments):
+class World(Overlooked):
     """One history."""
 
     def play(self, without: Collection[int] = ()) -> None:
@@ -41,6 +41,7 @@ class World(Moments):
             self.prepare_connectors()
             self.prepare_consumers(patch)
             self.prepare_moments()
+            self.prepare_looks()
             self.store.on_replacement = self.remember_before
             self.prepare_restores()
             self.adopt()
@@ -52,6 +53,7 @@ class World(Moments):
                 self.rng.seed(f"{self.seed} {number}")  # whatever else is left out
                 if number not in without:
                     getattr(self, what)()
+                self.look_past_a_plan(number)
             self.end_in_fair_weather()
 
     def end_in_fair_weather(self) -> None:
