@@ -6,7 +6,7 @@ Nothing here knows pyodbc, Spark or Dagster.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
@@ -54,10 +54,25 @@ class RecoveryFork:
         identity: `recovery_fork_guid`, in capital letters.
         point: `fork_point_lsn`, the LSN at which the branch begins; None if the server does not report it, or for the
             first branch.
+        is_of_replica: whether a readable secondary, which may lag, has shown it.
     """
 
     identity: str
     point: Lsn | None
+    is_of_replica: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """How far the capture job has read by one server.
+
+    Args:
+        lsn: `sys.fn_cdc_get_max_lsn()`; None before the first scan.
+        is_of_replica: whether that server is a readable secondary, which may lag.
+    """
+
+    lsn: Lsn | None = None
+    is_of_replica: bool = False
 
 
 class Source(Protocol):
@@ -122,6 +137,9 @@ class Source(Protocol):
 
     def max_captured_lsn(self, database: str) -> Lsn | None:
         """`sys.fn_cdc_get_max_lsn()`: how far the capture job has read; None before its first scan."""
+
+    def captured_by(self, database: str) -> Captured:
+        """The same, and whether a readable secondary says it: two questions could reach two servers."""
 
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         """The branch of its history that a database is on; None if the login may not see it or it is unknown.

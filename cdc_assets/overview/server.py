@@ -114,7 +114,8 @@ def _newest(source: Source, database: str, until: Lsn) -> tuple[Lsn | None, Lsn]
         return source.max_transaction_lsn(database, None, 0, until), until
     except IncompleteReadError:
         # change data capture was turned on again, and there is none until the first scan
-        if source.max_captured_lsn(database) is not None or source.is_replica(database):
+        captured = source.captured_by(database)
+        if captured.lsn is not None or captured.is_of_replica:
             raise
         return None, ZERO_LSN
 

@@ -56,7 +56,7 @@ def begin_history(ledger: Ledger, source: Source, database: str) -> None:
     if captured is None or captured <= reached:
         raise DatabaseRestoredError(f"{known.restored} The server's newest LSN is {captured} now.")
     left = (known.fork, *known.former)
-    if fork is not None and fork.identity in left and source.is_replica(database):
+    if fork is not None and fork.identity in left and fork.is_of_replica:
         raise lagging(database, f"it is on recovery fork {fork.identity} still, of before the restore")
     shared = shared_until(known, reached, fork, captured) or ZERO_LSN
     entries = [entry for entry in state.tables.values() if entry.table.database == database]

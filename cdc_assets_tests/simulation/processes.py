@@ -118,8 +118,17 @@ class Processes(Signals):
         report = self._report()
         self.looks[report.health] += 1
         self.say(f"  it is {report.headline}")
+        self._check_restores(report)
         if report.healthy and self.lakes == lakes:
             self.check_healthy(begun, captured, lost)
+
+    def _check_restores(self, report: CaptureReport) -> None:
+        """Of no database is said, nor recorded, that it was restored, if it was not."""
+        state = state_of(self.config)
+        for database in self.config.connection.databases:
+            said = [str(one) for one in report.troubles if f"Database {database} was restored" in str(one)]
+            found = said or state.log(database).restored
+            assert not found or self.server.breaks(database), found
 
     def _captured(self) -> dict[str, Lsn]:
         """How far each database is captured by what every secondary shows, and by what the lake has recorded: who knows that does not believe

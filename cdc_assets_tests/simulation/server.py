@@ -136,7 +136,8 @@ class LaggingServer(SimulatedServer):
         return self.stamps[change.table.database, change.lsn]
 
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
-        return self.forks.get(database, self.fork) if self.shows_forks else None
+        found = self.forks.get(database, self.fork) if self.shows_forks else None
+        return None if found is None else replace(found, is_of_replica=self.is_replica(database))
 
     def recovery_identity(self, database: str) -> str:
         found = self.recovery_fork(database)

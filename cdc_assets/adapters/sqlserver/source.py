@@ -32,7 +32,7 @@ from cdc_assets.core.clocks import CLOCK_SKEW_S
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.kept import kept
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
-from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
+from cdc_assets.core.ports import Captured, HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.schema import CaptureInstance, Column, InstanceOptions, TableSchema
 from cdc_assets.errors import (
     CdcError,
@@ -46,6 +46,9 @@ from cdc_assets.errors import (
 )
 
 log = logging.getLogger(__name__)
+
+_READ_ONLY = "READ_ONLY"
+"""`Updateability` of a database on a readable secondary."""
 
 _QUICK_LOGIN_S, _QUICK_QUERY_S, _QUICK_BUDGET_S = 5, 15, 5.0
 """Time limits in seconds of login and query for code that must not hang; a statement that took longer than the third is not repeated."""
@@ -249,6 +252,12 @@ class SqlServerSource:
         with cdc_objects(database):
             return lsn_above_zero_of(self._value(queries.MAX_LSN, database))
 
+    def captured_by(self, database: str) -> Captured:
+        """The same, and whether a readable secondary says it; one query, so that one server answers."""
+        with cdc_objects(database):
+            [(lsn, updateability)] = self._rows(queries.CAPTURED_BY, database, database)
+        return Captured(lsn_above_zero_of(lsn), updateability == _READ_ONLY)
+
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         """The branch of its history that a database is on, over a connection whose server has captured the log up to `known`; None if
         the login may not see it or it is unknown."""
@@ -259,8 +268,9 @@ class SqlServerSource:
             return None
         if not rows or rows[0][0] is None:
             return None
-        [(identity, point)] = rows
-        return RecoveryFork(str(identity).upper(), None if point is None else Lsn.from_decimal(integer(point)))
+        [(identity, point, updateability)] = rows
+        begins = None if point is None else Lsn.from_decimal(integer(point))
+        return RecoveryFork(str(identity).upper(), begins, updateability == _READ_ONLY)
 
     def leave_forks(self, database: str, forks: Sequence[str]) -> None:
         """From now on a server that still shows a database on one of these recovery forks counts as one that lags; see `core.ports`."""
@@ -278,7 +288,7 @@ class SqlServerSource:
     def is_replica(self, database: str) -> bool:
         """Whether the server has a database as a readable secondary replica (or as read-only)."""
         with self.session.asking_little():
-            return self.session.value(queries.UPDATEABILITY, database) == "READ_ONLY"
+            return self.session.value(queries.UPDATEABILITY, database) == _READ_ONLY
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0, over a

@@ -17,6 +17,7 @@ from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.sqlserver.table_queries import LOCK_WAIT_MS
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import Captured
 from cdc_assets.core.schema import Column
 from cdc_assets.errors import (
     CdcDisabledError,
@@ -164,6 +165,16 @@ def test_an_instance_that_vanished_counts_as_active(shop: Server, source: SqlSer
     assert until is not None
     bounds = {"dbo_a": until.from_int(int(until) - 1), "gone": ZERO_LSN, "dbo_b": ZERO_LSN}
     assert source.active_instances(DATABASE, bounds, until) == {"gone", "dbo_b"}
+
+
+def test_who_is_written_to_says_so_with_its_answer(shop: Server, source: SqlServerSource) -> None:
+    captured, fork = source.captured_by(DATABASE), source.recovery_fork(DATABASE)
+    assert captured == Captured(source.max_captured_lsn(DATABASE), is_of_replica=False)
+    assert captured.lsn is not None
+    assert fork is not None
+    assert not fork.is_of_replica
+    with patch.object(SqlServerSource, "_rows", return_value=[(captured.lsn.raw, "READ_ONLY")]):
+        assert source.captured_by(DATABASE) == replace(captured, is_of_replica=True)
 
 
 @pytest.mark.parametrize("ask", ["active_instances", "rows_per_commit"])

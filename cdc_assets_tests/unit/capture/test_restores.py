@@ -8,7 +8,7 @@ import pytest
 
 from cdc_assets.capture.reset import Reset
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.ports import RecoveryFork
+from cdc_assets.core.ports import Captured, RecoveryFork
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import DatabaseRestoredError, IncompleteReadError
 from cdc_assets.incremental.snapshot import IncrementalSnapshot, Turn
@@ -286,41 +286,49 @@ def test_a_primary_on_a_fork_that_was_left_does_not_lag_for_ever(tmp_path: Path)
     assert "recovery fork is now A" in state_of(config).log(DATABASE).restored
 
 
-def test_who_shows_a_fork_that_was_left_and_who_is_written_to_may_be_two_servers(tmp_path: Path) -> None:
-    """The connection to a replica breaks between the two questions, and the next one is to the primary."""
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_fork_that_was_left_and_a_replica_shows_is_no_restore_whoever_is_asked_next(
+    tmp_path: Path, times: int
+) -> None:
+    """Connections to the replica break, so that the primary answers what is asked in between."""
     server, config = Restored(), make_config(str(tmp_path))
     lines = server.create("lines", rows=2)
     server.idle_tick()
     make_capture(server, config).snapshot()
     server.fork = RecoveryFork("B", server.tick())
     make_capture(server, config).stream()
-    shown = [RecoveryFork("A", None)]
+    shown = [RecoveryFork("A", None, is_of_replica=True)] * times
 
     def fork(_: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         return shown.pop() if shown else server.fork
 
     server.recovery_fork = fork  # type: ignore[method-assign]
-    for _ in range(2):
+    for _ in range(1 + times):
         with suppress(IncompleteReadError):
             make_capture(server, config).stream()
     assert state_of(config).tables[lines].status == "healthy"
 
 
-def test_who_has_captured_less_and_who_is_written_to_may_be_two_servers(tmp_path: Path) -> None:
-    """The login may see no fork, and the connection to a replica that lags breaks before it says that it is one."""
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("sees_forks", [True, False])
+def test_a_replica_that_has_captured_less_is_no_restore_whoever_is_asked_next(
+    tmp_path: Path, times: int, sees_forks: bool
+) -> None:
+    """The same; the login may see forks, or none."""
     server, config = Restored(), make_config(str(tmp_path))
     lines = server.create("lines", rows=2)
     server.idle_tick()
-    server.fork, shown = None, [server.captured]
+    server.fork = server.fork if sees_forks else None
+    shown = [Captured(server.captured, is_of_replica=True)] * times
     make_capture(server, config).snapshot()
     server.commit((lines, "insert", 50, "a"))
     make_capture(server, config).stream()
 
-    def captured(_: str) -> Lsn | None:
-        return shown.pop() if shown else server.captured
+    def captured(_: str) -> Captured:
+        return shown.pop() if shown else Captured(server.captured)
 
-    server.max_captured_lsn = captured  # type: ignore[method-assign]
-    for _ in range(2):
+    server.captured_by = captured  # type: ignore[method-assign]
+    for _ in range(1 + times):
         with suppress(IncompleteReadError):
             make_capture(server, config).stream()
     assert state_of(config).tables[lines].status == "healthy"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,9 @@ class Suspended(Lagging):
     shows: RecoveryFork | None = None
 
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
-        return self.shows if database == DATABASE and self.shows else super().recovery_fork(database, known)
+        if database == DATABASE and self.shows:
+            return replace(self.shows, is_of_replica=True)
+        return super().recovery_fork(database, known)
 
     def is_replica(self, database: str) -> bool:
         return database == DATABASE

@@ -18,7 +18,7 @@ import pyarrow as pa
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn, Position
-from cdc_assets.core.ports import HeldLocks, KeyExtent, KeyRange, RecoveryFork
+from cdc_assets.core.ports import Captured, HeldLocks, KeyExtent, KeyRange, RecoveryFork
 from cdc_assets.core.ranges import cut_by, type_of_bounds
 from cdc_assets.core.schema import CaptureInstance, Column, InstanceOptions, TableSchema
 from cdc_assets.errors import CdcError, IncompleteReadError, QueryError
@@ -243,8 +243,11 @@ class SimulatedServer:
     def max_captured_lsn(self, database: str) -> Lsn | None:
         return self.captured
 
+    def captured_by(self, database: str) -> Captured:
+        return Captured(self.max_captured_lsn(database), self.is_replica(database))
+
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
-        return self.fork
+        return None if self.fork is None else replace(self.fork, is_of_replica=self.is_replica(database))
 
     def leave_forks(self, database: str, forks: Sequence[str]) -> None:
         self.left[database] = tuple(forks)
