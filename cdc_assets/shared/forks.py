@@ -17,10 +17,11 @@ present fork begins. Below its point a fork has the transactions of the one it l
 - The same fork, or one that the login may not see: `fn_cdc_get_max_lsn()` falls only if the database was put back, so a value below what
   windows or snapshots have passed, or those in flight are to pass, proves that. That is compared, not positions, nor the end of a window
   that reads nothing, which is one: a table that was just enabled starts above it. Nobody knows where the histories part, so
-  nothing of what was read is known to be there.
+  nothing of what was read is known to be there. But what lies below the fork's point is.
 - A readable replica that is captured less far than what windows have read, or shows a fork that was left: it lags. Nothing can
   be said until it has caught up; the error passes by itself. On the same fork it need not have: that is one history.
-  Each answer carries whether a secondary gave it, in one query: the next question may reach another server.
+  Each answer carries whether a secondary gave it, in one query: the next question may reach another server. So may that for
+  the fork and that for how far it is captured: the fork is queried once more before the second one counts.
 - So of one that did not follow a forced failover nothing is taken for the log up to an LSN, however far its own log is (`leave_forks`).
 
 *Why checking after reading is enough.* A window's end is in `reached` from its plan on. If the fork is the recorded one
@@ -30,6 +31,7 @@ window counts.
 
 *What it cannot detect.* If the fork is not visible, or the whole server was put back, a new history that passed `read` before the next check;
 the latter over readable replicas, where it is no other than a lag.
+A secondary that does not follow, on a fork which was never recorded, and has more of the log than was read, looks like a restore.
 And of several restores between two checks only the last has a point. A fork that was left once more from a backup of the one before it: SQL
 Server does not say from which fork one comes.
 
@@ -53,7 +55,7 @@ def _still_shared(
     log: LogHistory, reached: Lsn | None, fork: RecoveryFork | None, captured: Lsn | None, unsure: Lsn | None
 ) -> Lsn | None:
     """As `shared_until`, of this restore alone."""
-    is_less = captured is not None and log.read is not None and captured < log.read
+    is_less = _is_put_back(log, fork, captured)
     if fork is None or not log.fork:
         if not is_less:
             return None
@@ -66,6 +68,14 @@ def _still_shared(
         return ZERO_LSN
     lost = [before(fork.point)] if reached >= fork.point else []
     return min([*lost, *([before(unsure)] if unsure is not None else [])], default=None)
+
+
+def _is_put_back(log: LogHistory, fork: RecoveryFork | None, captured: Lsn | None) -> bool:
+    """Whether how far a server is captured proves that it was put back. What lies below its fork's point it has in its log, and its
+    capture job reads that again if it has just taken over."""
+    if captured is None or log.read is None or captured >= log.read:
+        return False
+    return fork is None or fork.point is None or log.read >= fork.point
 
 
 def shared_until(
@@ -104,7 +114,7 @@ def restore_problem(
     fork = source.recovery_fork(database, known)
     is_former = fork is not None and fork.identity in log.former
     if log.restored:  # and perhaps once more since; a fork that was left says nothing of that
-        present = None if is_former else fork
+        present = None if is_former or (fork is not None and fork.is_of_replica) else fork
         return fork, log.restored, shared_until(log, greatest_lsn_in_lake(state, database), present, None)
     log = dataclasses.replace(log, read=captured_until(state, database))
     captured = Captured()
@@ -113,13 +123,16 @@ def restore_problem(
             captured = source.captured_by(database)
     reached = greatest_lsn_in_lake(state, database)
     shared = shared_until(log, reached, fork, captured.lsn, _unsure_from(state, database))
-    if (shared is not None or is_former) and (captured.is_of_replica or (fork is not None and fork.is_of_replica)):
+    decides = captured if captured.lsn is not None or fork is None else fork
+    if (shared is not None or is_former) and decides.is_of_replica:
         is_same = fork is not None and fork.identity == log.fork
         if is_same and log.shared is None:  # it lags: what needs more of the log says so
             return fork, "", None
         _require_present(source, database, log, fork, captured.lsn)
     if shared is None:
         return fork, "", None
+    if captured.lsn is not None:
+        _require_one_server(source, database, fork)
     return fork, _reason_of(database, log, fork, captured.lsn, reached, shared), shared
 
 
@@ -189,9 +202,21 @@ def _require_present(
     """
     if fork is not None and fork.identity in log.former:
         raise lagging(database, f"it is on recovery fork {fork.identity} still")
-    captured = captured or (None if log.read is None else source.max_captured_lsn(database))
+    if captured is None and log.read is not None and source.recovery_fork(database, log.read) != fork:
+        raise lagging(database, "one that is captured further shows another recovery fork")
     if captured is not None and log.read is not None and captured < log.read:
         raise lagging(database, f"it is captured up to {captured}, and changes up to {log.read} were read already")
+
+
+def _require_one_server(source: Source, database: str, fork: RecoveryFork | None) -> None:
+    """Check that the server which is captured so far is on the fork that was seen before.
+
+    Raises:
+        IncompleteReadError: it is not, or a secondary answers.
+    """
+    now = source.recovery_fork(database) if fork is not None else None
+    if now != fork or (now is not None and now.is_of_replica):
+        raise lagging(database, "another server answered in between")
 
 
 def lagging(database: str, why: str) -> IncompleteReadError:

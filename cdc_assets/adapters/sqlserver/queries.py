@@ -75,7 +75,8 @@ MIN_LSN = query("min_lsn", "SELECT {db}.sys.fn_cdc_get_min_lsn(?)")
 
 RECOVERY_FORK = query(
     "recovery_fork",
-    """SELECT CONVERT(nvarchar(36), recovery_fork_guid), fork_point_lsn, DATABASEPROPERTYEX(DB_NAME(database_id), N'Updateability')
+    """SELECT CONVERT(nvarchar(36), recovery_fork_guid), fork_point_lsn,
+        CONVERT(nvarchar(20), DATABASEPROPERTYEX(DB_NAME(database_id), N'Updateability'))
     FROM sys.database_recovery_status WHERE database_id = DB_ID(?)""",
 )
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-catalog-views/sys-database-recovery-status-transact-sql"""
@@ -218,12 +219,15 @@ MAX_LSN = query("max_lsn", "SELECT {db}.sys.fn_cdc_get_max_lsn()")
 NEWEST_START = query("newest_start", "SELECT MAX(start_lsn) FROM {db}.cdc.change_tables")
 """https://learn.microsoft.com/en-us/sql/relational-databases/system-tables/cdc-change-tables-transact-sql"""
 
-CAPTURED_BY = query("captured_by", "SELECT {db}.sys.fn_cdc_get_max_lsn(), DATABASEPROPERTYEX(?, N'Updateability')")
+CAPTURED_BY = query(
+    "captured_by",
+    "SELECT {db}.sys.fn_cdc_get_max_lsn(), CONVERT(nvarchar(20), DATABASEPROPERTYEX(?, N'Updateability'))",
+)
 """Both by one server.
 https://learn.microsoft.com/en-us/sql/relational-databases/system-functions/sys-fn-cdc-get-max-lsn-transact-sql
 https://learn.microsoft.com/en-us/sql/t-sql/functions/databasepropertyex-transact-sql"""
 
-UPDATEABILITY = query("updateability", "SELECT DATABASEPROPERTYEX(?, N'Updateability')")
+UPDATEABILITY = query("updateability", "SELECT CONVERT(nvarchar(20), DATABASEPROPERTYEX(?, N'Updateability'))")
 """READ_ONLY on a readable secondary replica.
 https://learn.microsoft.com/en-us/sql/t-sql/functions/databasepropertyex-transact-sql"""
 

@@ -47,8 +47,8 @@ from cdc_assets.errors import (
 
 log = logging.getLogger(__name__)
 
-_READ_ONLY = "READ_ONLY"
-"""`Updateability` of a database on a readable secondary."""
+_WRITTEN = "READ_WRITE"
+"""`Updateability` of a database where it is written to; a server that cannot say it may not be that."""
 
 _QUICK_LOGIN_S, _QUICK_QUERY_S, _QUICK_BUDGET_S = 5, 15, 5.0
 """Time limits in seconds of login and query for code that must not hang; a statement that took longer than the third is not repeated."""
@@ -256,7 +256,7 @@ class SqlServerSource:
         """The same, and whether a readable secondary says it; one query, so that one server answers."""
         with cdc_objects(database):
             [(lsn, updateability)] = self._rows(queries.CAPTURED_BY, database, database)
-        return Captured(lsn_above_zero_of(lsn), updateability == _READ_ONLY)
+        return Captured(lsn_above_zero_of(lsn), updateability != _WRITTEN)
 
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
         """The branch of its history that a database is on, over a connection whose server has captured the log up to `known`; None if
@@ -270,7 +270,7 @@ class SqlServerSource:
             return None
         [(identity, point, updateability)] = rows
         begins = None if point is None else Lsn.from_decimal(integer(point))
-        return RecoveryFork(str(identity).upper(), begins, updateability == _READ_ONLY)
+        return RecoveryFork(str(identity).upper(), begins, updateability != _WRITTEN)
 
     def leave_forks(self, database: str, forks: Sequence[str]) -> None:
         """From now on a server that still shows a database on one of these recovery forks counts as one that lags; see `core.ports`."""
@@ -288,7 +288,7 @@ class SqlServerSource:
     def is_replica(self, database: str) -> bool:
         """Whether the server has a database as a readable secondary replica (or as read-only)."""
         with self.session.asking_little():
-            return self.session.value(queries.UPDATEABILITY, database) == _READ_ONLY
+            return self.session.value(queries.UPDATEABILITY, database) == "READ_ONLY"
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0, over a

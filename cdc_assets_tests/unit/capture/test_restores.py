@@ -332,3 +332,45 @@ def test_a_replica_that_has_captured_less_is_no_restore_whoever_is_asked_next(
         with suppress(IncompleteReadError):
             make_capture(server, config).stream()
     assert state_of(config).tables[lines].status == "healthy"
+
+
+@pytest.mark.parametrize("is_loss", [False, True])
+def test_another_server_takes_over_between_two_questions(tmp_path: Path, is_loss: bool) -> None:
+    """The former primary shows its fork; the new one, on another fork, has not captured all that was read."""
+    server, config = Restored(), make_config(str(tmp_path))
+    lines = server.create("lines", rows=2)
+    server.idle_tick()
+    before_it = server.captured
+    make_capture(server, config).snapshot()
+    lost = server.commit((lines, "insert", 50, "a"))
+    make_capture(server, config).stream()
+    shown, server.fork = [server.fork], RecoveryFork("B", lost if is_loss else server.tick())
+
+    def fork(_: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        return shown.pop() if shown else server.fork
+
+    server.recovery_fork, server.captured_by = fork, lambda _: Captured(before_it)  # type: ignore[method-assign]
+    for _ in range(3):
+        with suppress(IncompleteReadError):
+            make_capture(server, config).stream()
+    assert state_of(config).log(DATABASE).shared == (before(lost) if is_loss else None)
+    assert bool(state_of(config).log(DATABASE).restored) is is_loss
+
+
+def test_a_secondary_that_stands_still_on_a_fork_that_was_never_seen_is_no_restore(tmp_path: Path) -> None:
+    server, config = Restored(), make_config(str(tmp_path))
+    server.create("lines", rows=2)
+    server.idle_tick()
+    point, server.fork = server.captured, RecoveryFork("C", None)
+    make_capture(server, config).snapshot()
+    make_capture(server, config).stream()
+    shown = [RecoveryFork("B", point, is_of_replica=True)]
+
+    def fork(_: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        return shown.pop() if shown else server.fork
+
+    server.recovery_fork = fork  # type: ignore[method-assign]
+    for _ in range(2):
+        with suppress(IncompleteReadError):
+            make_capture(server, config).stream()
+    assert not state_of(config).log(DATABASE).restored

@@ -26,6 +26,13 @@ READ = LogHistory("A", lsn(50))
         (READ, lsn(50), RecoveryFork("A", None), lsn(50), None),
         (READ, lsn(50), RecoveryFork("A", None), None, None),
         (READ, lsn(50), RecoveryFork("A", lsn(7)), lsn(49), ZERO_LSN),  # the whole server was put back
+        (
+            READ,
+            lsn(50),
+            RecoveryFork("A", lsn(51)),
+            lsn(49),
+            None,
+        ),  # its capture job has not come so far since it took over
         (READ, lsn(50), RecoveryFork("B", lsn(51)), lsn(1), None),
         (READ, lsn(50), RecoveryFork("B", lsn(50)), lsn(99), lsn(49)),
         (READ, lsn(50), RecoveryFork("B", lsn(7)), lsn(99), lsn(6)),

@@ -247,6 +247,8 @@ class SimulatedServer:
         return Captured(self.max_captured_lsn(database), self.is_replica(database))
 
     def recovery_fork(self, database: str, known: Lsn = ZERO_LSN) -> RecoveryFork | None:
+        if known > (self.max_captured_lsn(database) or ZERO_LSN):
+            raise IncompleteReadError(f"The replica lags behind {known}.")
         return None if self.fork is None else replace(self.fork, is_of_replica=self.is_replica(database))
 
     def leave_forks(self, database: str, forks: Sequence[str]) -> None:

@@ -85,8 +85,8 @@ def test_last_table_that_goes_is_reported_too(tmp_path: Path) -> None:
     server, config, lines, orders = started(tmp_path)
     disable(server, lines)
     disable(server, orders)
-    server.idle_tick()
-    server.transactions.append(server.tick())
+    server.captured = server.tick()
+    server.transactions.append(server.captured)
     make_capture(server, config).stream()
     assert sorted(told(config))[-2:] == [("DROP", "lines"), ("DROP", "orders")]
 
