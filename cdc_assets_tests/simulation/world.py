@@ -48,6 +48,11 @@ class World(Overlooked):
             for kind in ("capture", "mirror", "publisher"):
                 self.begin(kind)
                 self.end()
+            if not (
+                self.lake / "shop.__publisher" / "published.json"
+            ).exists():  # retention waits for one that it knows of
+                self.end_faults()
+                self.run_alone("publisher")
             self.has_begun = True
             for number, what in enumerate(self.mix.events):
                 self.rng.seed(f"{self.seed} {number}")  # whatever else is left out
