@@ -162,6 +162,8 @@ class StreamLoop:
                 self._incremental.reader.wait_for_read(min(nap, streaming.poll_interval_s))
                 nap *= 2
                 continue
+            if self._planner.has_more(here):  # a quiet turn is one behind which nothing waits
+                quiet_since = clock.elapsed()
             quiet_for = clock.elapsed() - quiet_since
             is_over = streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s)
             if is_over and not self._activities.readings.is_awaited:

@@ -37,7 +37,7 @@ events: so instances come from a server that has captured the log up to the wind
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -87,6 +87,8 @@ class Planner:
         self._asked: dict[str, timedelta] = {}
         self._names: dict[str, frozenset[str]] = {}
         """Names of the capture instances by database, at the last check."""
+        self._passed: set[str] = set()
+        """Databases of which nothing is read of the next transactions, and newer ones wait."""
         self._awaited: set[str] = set()
         """Databases with a capture instance that is not taken over yet."""
         self._rows: dict[str, int] = {}
@@ -112,6 +114,7 @@ class Planner:
         """
         source, streaming = self._server.source, self._settings
         self._retries.begin(database)
+        self._passed.discard(database)
         after = self._state.watermark(database)
         if after is None:
             self._check_for_tables(database)
@@ -134,9 +137,15 @@ class Planner:
             reads = [*reads, *self._counted(database, left)]
         if not reads:
             self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
+            if source.max_transaction_lsn(database, until, 1) is not None:
+                self._passed.add(database)
             return None
         with gc_paused():  # thousands of counts that are gone after it
             return self._drafted(database, reads, until)
+
+    def has_more(self, databases: Collection[str]) -> bool:
+        """Whether transactions wait behind those of which the last plan of a database has left out all."""
+        return not self._passed.isdisjoint(databases)
 
     def _counted(self, database: str, left: Unpublished) -> list[TableRead]:
         """Reads of tables whose events were committed before their transactions were published."""
