@@ -58,7 +58,7 @@ MUTANTS = (
         "ledger/fenced_log.py",
         "        except CommitFailedError:\n            written = self._found()\n",
         "        except CommitFailedError:\n            self._tables.forget(self.directory)\n"
-        "            self._tables.append(self._tables.open(self.directory), [file], sequence, {})\n",
+        "            self._tables.append_files(self._tables.open(self.directory), [file], sequence, {})\n",
     ),
     Mutant(
         "nobody asks whether another writer has taken over",
