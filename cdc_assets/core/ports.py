@@ -161,6 +161,9 @@ class Source(Protocol):
     def is_replica(self, database: str) -> bool:
         """Whether the server has a database as a readable secondary replica, which may lag behind others."""
 
+    def lists_as_replica(self, database: str) -> bool:
+        """The same of the server that has answered `capture_instances`; raises as `hidden_sources` if it is another one now."""
+
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0.
 

@@ -39,8 +39,9 @@ class Moment:
         self._scans = source.empty_scans(database)
         self.captured, self.at = source.max_captured_lsn(database) or ZERO_LSN, source.server_time()
         """How far the capture job was, and the server's time."""
-        self._seen = self.captured
-        """How far the job was at most; a replica that lags is not asked what it has captured."""
+        self.seen = self.captured
+        """How far the job was at most; behind the moment that is all that was committed before it. A replica that lags is not asked what it
+        has captured."""
         self._begun = clock.elapsed()
         self._known = self.captured
         """Commits up to here say nothing: they were captured before, or have times of a clock that was set back."""
@@ -54,7 +55,7 @@ class Moment:
             CdcError: the server cannot be queried.
         """
         if self.target is None and self.is_behind():
-            newest = self._source.max_transaction_lsn(self._database, None, 0, self._seen)
+            newest = self._source.max_transaction_lsn(self._database, None, 0, self.seen)
             self.target = newest or before(min(self._source.low_water_marks(self._database).values(), default=ZERO_LSN))
         return self.target is not None and reached >= self.target
 
@@ -91,7 +92,7 @@ class Moment:
 
     def _job_found_something_later(self) -> bool:
         captured = self._source.max_captured_lsn(self._database) or ZERO_LSN
-        self._seen = max(self._seen, captured)
+        self.seen = max(self.seen, captured)
         if captured <= self._known:
             return False
         time, latest = self._source.commit_times(self._database, [captured], captured).get(captured), self.latest()
@@ -108,7 +109,7 @@ class Moment:
                 # perhaps of another server, from the time when it was the primary before
                 counted = empty if empty > 1 else 0
                 self._scans = session, counted
-            return empty >= counted + 2
+            return empty >= counted + 2 and self._is_known_of_primary()
         if (
             scans is not None or self._scans is not None
         ):  # a secondary, which shows none, has answered one of the two questions
@@ -117,3 +118,9 @@ class Moment:
         if self._settle_s is None or self._clock.elapsed() - self._begun < timedelta(seconds=self._settle_s):
             return False
         return not self._source.capture_job(self._database).trouble
+
+    def _is_known_of_primary(self) -> bool:
+        """Whether the server whose job has found nothing says how far it is captured: a secondary may not have all that was found before."""
+        captured = self._source.captured_by(self._database)
+        self.seen = max(self.seen, captured.lsn or ZERO_LSN)
+        return not captured.is_of_replica

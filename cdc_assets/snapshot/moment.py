@@ -195,7 +195,7 @@ class Waiting:
 
     def behind(self, moment: Moment, gone: Event | None) -> Lsn:
         """How far the job is when it has passed a moment; raises as `until`."""
-        return self.until(lambda: self.captured() if moment.is_behind() else None, gone)
+        return self.until(lambda: moment.seen if moment.is_behind() else None, gone)
 
 
 class Marked:

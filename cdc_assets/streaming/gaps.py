@@ -14,13 +14,10 @@ second; `planner` searches for that moment and hands over then.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from cdc_assets.core.identifiers import TableId
-from cdc_assets.core.lsn import ZERO_LSN
-from cdc_assets.core.ports import Source
 from cdc_assets.core.schema import CaptureInstance
-from cdc_assets.errors import IncompleteReadError
 from cdc_assets.ledger.gaps import with_lost
 from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.instances import Gap, newest
@@ -105,18 +102,3 @@ def beginning_reason(state: TableState) -> str:
         f"{state.table} was enabled again, and the capture job has not reached the start of its capture instance; it is read up to "
         f"{state.position}. Next: nothing; if that lasts, see that the capture job runs."
     )
-
-
-def require_present(source: Source, database: str, tables: Iterable[TableState]) -> None:
-    """Check that a replica has the log up to the positions of tables that it does not have: else it may show a time before them.
-
-    Raises:
-        IncompleteReadError: it has not.
-    """
-    captured = source.max_captured_lsn(database) or ZERO_LSN
-    known = max((state.position for state in tables if state.position is not None), default=ZERO_LSN)
-    if captured < known:
-        raise IncompleteReadError(
-            f"The replica that answered for database {database} lags: it is captured up to {captured}, before {known}, and lacks tables "
-            "that were read already. The question is repeated"
-        )

@@ -42,6 +42,8 @@ _KNOWN_AT: Final = {
 """Questions to a server that has the log as far as one of their arguments says, with the place of that."""
 _OF_THE_LOG: Final = ("table_schema", "table_schemas")
 """Those of them for which it need not be captured so far."""
+_OF_THE_LISTER: Final = ("lists_as_replica", "beginning_tables", "hidden_sources")
+"""Questions to the server that has answered `capture_instances`."""
 _READ_ONLY: Final = "Failed to update database because the database is read-only."
 
 
@@ -294,7 +296,7 @@ class Connection:
             self._listed[database] = self._opened
         if name == "low_water_marks" and self._probed.pop(database, self._opened) != self._opened:
             raise IncompleteReadError(f"The connection to {database} was opened again between two questions")
-        if name in ("beginning_tables", "hidden_sources") and self._listed.get(database, self._opened) != self._opened:
+        if name in _OF_THE_LISTER and self._listed.get(database, self._opened) != self._opened:
             raise IncompleteReadError(f"The connection to {database} was opened again since it was asked for instances")
         try:
             return getattr(found, name)(*arguments, **named)

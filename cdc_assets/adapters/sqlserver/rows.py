@@ -7,7 +7,7 @@ from typing import cast
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.schema import CaptureInstance, Column, TableSchema
+from cdc_assets.core.schema import CaptureInstance, Column, InstanceOptions, TableSchema
 
 Row = Sequence[object]
 
@@ -94,6 +94,16 @@ def instances_of(database: str, tables: Iterable[Row], columns: Iterable[Row]) -
         )
         found.append(instance)
     return sorted(found, key=lambda instance: (instance.table, *instance.age))
+
+
+def options_of(row: Row) -> InstanceOptions:
+    """A row of `queries.INSTANCE_OPTIONS`, without its name."""
+    role, net, index, filegroup, switch = row
+    return InstanceOptions(_text(role), bool(net), _text(index), _text(filegroup), bool(switch))
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def commit_time(local: object, offset_minutes: object) -> datetime:

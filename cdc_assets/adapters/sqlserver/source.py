@@ -21,7 +21,7 @@ from cdc_assets.adapters.sqlserver.portions import by_database
 from cdc_assets.adapters.sqlserver.ranges import is_worth_cutting, key_extents, key_ranges
 from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.retry import BUDGET_S
-from cdc_assets.adapters.sqlserver.rows import Row, instances_of, integer, lsn_above_zero_of, lsn_of
+from cdc_assets.adapters.sqlserver.rows import Row, instances_of, integer, lsn_above_zero_of, lsn_of, options_of
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.adapters.sqlserver.structures import table_schemas
 from cdc_assets.config.column_rules import without_hidden_defaults
@@ -290,6 +290,12 @@ class SqlServerSource:
         with self.session.asking_little():
             return self.session.value(queries.UPDATEABILITY, database) == "READ_ONLY"
 
+    def lists_as_replica(self, database: str) -> bool:
+        """The same of the server that has answered `capture_instances`."""
+        found = self.is_replica(database)
+        self._require_same(database, self._listed.get(database))
+        return found
+
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         """Commit LSN of the newest captured transaction after `after`, or of the `limit`-th next one if `limit` > 0, over a
         connection whose server has captured the log up to `known`."""
@@ -313,10 +319,7 @@ class SqlServerSource:
         """Options of each capture instance, by its name."""
         with cdc_objects(database):
             rows = self._rows(queries.INSTANCE_OPTIONS, database)
-        return {
-            str(name): InstanceOptions(_text(role), bool(net), _text(index), _text(filegroup), bool(switch))
-            for name, role, net, index, filegroup, switch in rows
-        }
+        return {str(name): options_of(options) for name, *options in rows}
 
     def low_water_marks(self, database: str) -> Mapping[str, Lsn]:
         """Current `cdc.change_tables.start_lsn` by capture instance name; without instances that have none yet.
@@ -494,7 +497,3 @@ def quick_source(config: CaptureConfig) -> SqlServerSource:
     wait = min(config.connection.login_timeout_s, _QUICK_LOGIN_S)
     connection = replace(config.connection, login_timeout_s=wait, query_timeout_s=_QUICK_QUERY_S)
     return SqlServerSource.of(replace(config, connection=connection), _QUICK_BUDGET_S)
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -221,7 +221,7 @@ def test_a_server_that_lags_says_no_times_and_no_values(shop: Server, source: Sq
             source.columns_with_nulls(instance, [Column(instance.columns[0], "int", 1)], ZERO_LSN, known)
 
 
-@pytest.mark.parametrize("ask", ["beginning_tables", "hidden_sources"])
+@pytest.mark.parametrize("ask", ["lists_as_replica", "beginning_tables", "hidden_sources"])
 def test_why_a_table_is_missing_is_said_by_who_does_not_show_it(
     shop: Server, source: SqlServerSource, ask: str
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import Captured
 from cdc_assets.shared.moment import Moment
 from cdc_assets_tests.unit.streaming.simulation import START, SimulatedClock, SimulatedServer
 
@@ -25,6 +26,8 @@ class Source:
     cleaned: Lsn = ZERO_LSN
     asked: list[Lsn] = field(default_factory=list)
     """How far a server had to be to be asked."""
+    answers: list[Captured] = field(default_factory=list)
+    """What secondaries say first, over a connection that breaks."""
 
     def server_time(self) -> datetime:
         return self.now
@@ -34,6 +37,9 @@ class Source:
 
     def max_captured_lsn(self, database: str) -> Lsn:
         return max(self.captured)
+
+    def captured_by(self, database: str) -> Captured:
+        return self.answers.pop(0) if self.answers else Captured(self.max_captured_lsn(database))
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn) -> Lsn | None:
         self.asked.append(known)
@@ -140,6 +146,17 @@ def test_a_secondary_that_shows_no_looks_does_not_say_that_the_job_is_well(befor
         found.append(moment.is_passed(EARLIER))
         clock.sleep(seconds)
     assert found == [False, False, False, False, True]
+
+
+def test_what_a_secondary_has_is_not_all_that_the_job_of_the_primary_has_found() -> None:
+    """The connection comes to a secondary between the question for empty looks and that for how far they have come."""
+    source = Source(captured={EARLIER: START, LATER: START})
+    source.answers = [Captured(EARLIER, is_of_replica=True)]
+    moment, _ = begun(source)
+    moment.seen, source.scans = EARLIER, (7, 5)
+    assert not moment.is_passed(LATER)
+    assert moment.is_passed(LATER)
+    assert source.asked == [LATER]
 
 
 def test_a_commit_that_was_of_the_future_stays_an_earlier_one_when_the_clock_has_passed_its_time() -> None:

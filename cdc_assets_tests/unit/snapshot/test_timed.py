@@ -8,6 +8,7 @@ import pytest
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
+from cdc_assets.core.ports import Captured
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.snapshot.moment import Timed, Waiting
@@ -40,6 +41,9 @@ class Source:
 
     def max_captured_lsn(self, database: str) -> Lsn:
         return END if self.looks > 4 else KNOWN
+
+    def captured_by(self, database: str) -> Captured:
+        return Captured(self.max_captured_lsn(database))
 
     def rows_per_commit(
         self, database: str, bounds: Mapping[str, Lsn], until: Lsn

@@ -219,6 +219,8 @@ class SimulatedServer:
         return sorted(table for table in self.schemas if table.database == database)
 
     def capture_instances(self, database: str, known: Lsn = ZERO_LSN) -> Sequence[CaptureInstance]:
+        if known > (self.max_captured_lsn(database) or ZERO_LSN):
+            raise IncompleteReadError(f"The replica lags behind {known}.")
         found = (
             instance
             for instance in self.instances
@@ -259,6 +261,9 @@ class SimulatedServer:
 
     def is_replica(self, database: str) -> bool:
         return self.is_secondary
+
+    def lists_as_replica(self, database: str) -> bool:
+        return self.is_replica(database)
 
     def max_transaction_lsn(self, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN) -> Lsn | None:
         own = {change.lsn for change in self.history if change.table.database == database}

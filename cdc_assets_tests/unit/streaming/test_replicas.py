@@ -135,6 +135,30 @@ def test_a_table_that_a_replica_has_not_got_yet_is_not_gone(tmp_path: Path, show
     assert ("DROP", "orders") in told(config), "it has the log up to there"
 
 
+def test_a_table_is_not_gone_though_the_connection_breaks_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A secondary that lags shows its predecessor, the primary says that it is none, and the secondary shows the same again."""
+    server, config, _lines, orders = started(tmp_path)
+    server.commit((orders, "insert", 11, "b"))
+    there, left = list(server.instances), 2
+    former = [replace(one, source_object_id=1) if one.table == orders else one for one in there]
+
+    def lagging(database: str, known: Lsn = ZERO_LSN) -> Sequence[CaptureInstance]:
+        nonlocal left
+        left -= 1
+        return there if left < 0 else former
+
+    def other_server(database: str) -> bool:
+        raise IncompleteReadError("Another one answers now.")
+
+    monkeypatch.setattr(server, "capture_instances", lagging)
+    monkeypatch.setattr(server, "lists_as_replica", lambda database: other_server(database) if left > 0 else False)
+    make_capture(server, config).stream()
+    assert ("DROP", "orders") not in told(config)
+    assert [event.key for event in events_of(config, orders)] == [1, 2, 3, 10, 11]
+
+
 def test_a_table_that_one_look_does_not_show_is_read_as_the_next_shows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
