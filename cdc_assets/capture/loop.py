@@ -162,8 +162,6 @@ class StreamLoop:
                 self._incremental.reader.wait_for_read(min(nap, streaming.poll_interval_s))
                 nap *= 2
                 continue
-            if self._planner.has_more(here):  # a quiet turn is one behind which nothing waits
-                quiet_since = clock.elapsed()
             quiet_for = clock.elapsed() - quiet_since
             is_over = streaming.idle_timeout_s and quiet_for >= timedelta(seconds=streaming.idle_timeout_s)
             if is_over and not self._activities.readings.is_awaited:
@@ -349,7 +347,8 @@ class StreamLoop:
         return True
 
     def _prepare(self, database: str, drafts: list[Window]) -> bool:
-        """Finish what an earlier turn left of a database, and draft its next window unless one is in flight."""
+        """Finish what an earlier turn left of a database, and draft its next window unless one is in flight; returns whether there is a
+        window, or the next one may be drafted at once."""
         self._incremental.recover(database)
         self._blocking.resume(database)
         self._incremental.close(database)
@@ -357,7 +356,7 @@ class StreamLoop:
         window = self._ledger.state.in_flight(database) or self._planner.plan(database)
         if window is not None:
             drafts.append(window)
-        return window is not None
+        return window is not None or self._planner.has_passed(database)
 
     def _step(self, drafts: Sequence[Window]) -> Mapping[str, CdcError]:
         """Carry out the windows in flight, or else the drafted ones; returns errors by database."""

@@ -37,7 +37,7 @@ events: so instances come from a server that has captured the log up to the wind
 
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -88,7 +88,7 @@ class Planner:
         self._names: dict[str, frozenset[str]] = {}
         """Names of the capture instances by database, at the last check."""
         self._passed: set[str] = set()
-        """Databases of which nothing is read of the next transactions, and newer ones wait."""
+        """Databases whose last plan has left out all transactions up to a limit."""
         self._awaited: set[str] = set()
         """Databases with a capture instance that is not taken over yet."""
         self._rows: dict[str, int] = {}
@@ -120,8 +120,8 @@ class Planner:
             self._check_for_tables(database)
             return None
         limits = [limit for limit in (streaming.max_iteration_transactions, self._enough.get(database, 0)) if limit]
-        left = self._state.unpublished.get(database)
-        until = left.until if left else source.max_transaction_lsn(database, after, min(limits, default=0))
+        limit, left = min(limits, default=0), self._state.unpublished.get(database)
+        until = left.until if left else source.max_transaction_lsn(database, after, limit)
         if until is None:
             return self._idle(database, after)
         # what is left was read already: a server that has not got that may be one that was restored
@@ -137,15 +137,22 @@ class Planner:
             reads = [*reads, *self._counted(database, left)]
         if not reads:
             self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
-            if source.max_transaction_lsn(database, until, 1) is not None:
+            self._enough.pop(database, None)  # a number of transactions of tables that are read
+            if not left and self._is_cut(database, after, until, limit):
                 self._passed.add(database)
             return None
         with gc_paused():  # thousands of counts that are gone after it
             return self._drafted(database, reads, until)
 
-    def has_more(self, databases: Collection[str]) -> bool:
-        """Whether transactions wait behind those of which the last plan of a database has left out all."""
-        return not self._passed.isdisjoint(databases)
+    def has_passed(self, database: str) -> bool:
+        """Whether the last plan of a database has left out all transactions up to a limit, so that more may wait behind it."""
+        return database in self._passed
+
+    def _is_cut(self, database: str, after: Lsn, until: Lsn, limit: int) -> bool:
+        """Whether a limit has kept out transactions. Where it has not, those that were made since are within it: they do not count, or a
+        run would not end beside a steady trickle of them."""
+        nth = self._server.source.max_transaction_lsn
+        return limit > 0 and nth(database, until, 1, until) is not None and nth(database, after, limit, until) == until
 
     def _counted(self, database: str, left: Unpublished) -> list[TableRead]:
         """Reads of tables whose events were committed before their transactions were published."""
