@@ -406,7 +406,7 @@ class StreamLoop:
         for database in databases:
             if self._ledger.state.log(database).restored:
                 continue
-            with contextlib.suppress(LoginError, PreflightError, DatabaseAwayError):
+            with contextlib.suppress(LoginError, PreflightError, DatabaseAwayError, IncompleteReadError):
                 self._planner.end_missing_tables(database)
 
     def _handle_signals(self, database: str) -> bool:

@@ -13,7 +13,7 @@ reached it has read all of that. If the clean-up has removed all transactions, t
 from datetime import datetime, timedelta
 
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.core.ports import Clock, Source
+from cdc_assets.core.ports import Captured, Clock, Source
 from cdc_assets.shared.instances import before
 
 _LATER = timedelta(seconds=1)
@@ -109,7 +109,7 @@ class Moment:
                 # perhaps of another server, from the time when it was the primary before
                 counted = empty if empty > 1 else 0
                 self._scans = session, counted
-            return empty >= counted + 2 and self._is_known_of_primary()
+            return empty >= counted + 2 and not self._note_captured().is_of_replica
         if (
             scans is not None or self._scans is not None
         ):  # a secondary, which shows none, has answered one of the two questions
@@ -117,10 +117,11 @@ class Moment:
             return False
         if self._settle_s is None or self._clock.elapsed() - self._begun < timedelta(seconds=self._settle_s):
             return False
+        self._note_captured()
         return not self._source.capture_job(self._database).trouble
 
-    def _is_known_of_primary(self) -> bool:
-        """Whether the server whose job has found nothing says how far it is captured: a secondary may not have all that was found before."""
+    def _note_captured(self) -> Captured:
+        """How far the server that answers is captured: a secondary may not have all that the primary's job found before it found nothing."""
         captured = self._source.captured_by(self._database)
         self.seen = max(self.seen, captured.lsn or ZERO_LSN)
-        return not captured.is_of_replica
+        return captured

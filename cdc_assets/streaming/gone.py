@@ -1,11 +1,12 @@
 """Tables that are no longer those that their positions belong to: their changes end.
 
 *A table without a capture instance* is gone, but in three cases. A replica says so that has not got the log up to the table's position: it
-may show a time before the table, so the next look is at a server that has it. Or an instance was made again that has no start LSN until
-the capture job comes there. Or the catalogue does not show the table to this login, whose rights were taken away: change tables name it by
-its object id then. In the latter two a DROP would be wrong. Such a table fails alone, as one that may not be read, and is tried again
-(`retries`): its changes are kept as long as those of any table. A table that is being dropped looks the same for a moment, and is gone
-when it is tried again. One that has a gap, or has failed for good, stays so: nothing heals it when it is seen again.
+may show a time before the table, so that look does not count, and the next one is at a server that has it. Or an instance was made again
+that has no start LSN until the capture job comes there. Or the catalogue does not show the table to this login, whose rights were taken
+away: change tables name it by its object id then. In the latter two a DROP would be wrong. Such a table fails alone, as one that may not
+be read, and is tried again (`retries`): its changes are kept as long as those of any table. A table that is being dropped looks the same
+for a moment, and is gone when it is tried again. One that has a gap, or has failed for good, stays so: nothing heals it when it is seen
+again.
 
 *Each case is excluded before another look.* Between two queries an instance may get its start, or the login its rights, and then neither shows
 why the table was missing. So a table is gone if it still is after these cases were asked for, of the server that did not show it.
@@ -46,12 +47,16 @@ class GoneTables:
         """
         waiting, suspected = dict[TableId, str](), set[TableId]()
         instances = self._server.instances(database, known=captured)
-        while (gone := self._gone(database, instances)) and not suspected.issuperset(state.table for state in gone):
-            suspected.update(state.table for state in gone)
-            if self._server.source.lists_as_replica(database):
-                captured = max(captured, *(state.position or ZERO_LSN for state in gone))
-            nameless = [state for state in gone if state.table not in instances]
-            waiting = self._waiting(database, nameless) if nameless else waiting
+        while gone := self._gone(database, instances):
+            reached = max(state.position or ZERO_LSN for state in gone)
+            if self._server.source.lists_as_replica(database) and reached > captured:
+                captured = reached
+            elif suspected.issuperset(state.table for state in gone):
+                break
+            else:
+                suspected.update(state.table for state in gone)
+                nameless = [state for state in gone if state.table not in instances]
+                waiting = self._waiting(database, nameless) if nameless else waiting
             instances = self._server.instances(database, known=captured)
         known = self._ledger.state.tables
         kept = [known[state.table] for state in gone if state.table in waiting and state.table not in instances]

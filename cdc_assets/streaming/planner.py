@@ -137,7 +137,10 @@ class Planner:
             reads = [*reads, *self._counted(database, left)]
         if not reads:
             self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
-            self._enough.pop(database, None)  # a number of transactions of tables that are read
+            if enough := self._enough.get(database):
+                self._enough[database] = (
+                    2 * enough
+                )  # of transactions that are read; many others are passed in few steps
             if not left and self._is_cut(database, after, until, limit):
                 self._passed.add(database)
             return None
