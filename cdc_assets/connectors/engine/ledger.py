@@ -99,7 +99,8 @@ class BatchState:
         next_batch: number of the next batch.
         pending: the batch that is planned and not complete.
         offsets: by the partition's JSON text, the offset after the last batch.
-        place: the position after which it continues.
+        place: the position after which it continues; None if no event has one since the connector has started over.
+        placed: the last batch with a position; -1 if there is none, or if an older version of this program has folded the rows.
         boundary: the last BEGIN or END of a transaction.
         tables: the last batch of each topic table's directory.
         quiet: whether the connector was quiet after the last batch.
@@ -114,6 +115,7 @@ class BatchState:
     pending: Batch | None = None
     offsets: Mapping[str, Any] = field(default_factory=dict)
     place: tuple[int | str, ...] | None = None
+    placed: int = -1
     boundary: tuple[str, str] | None = None
     tables: Mapping[str, int] = field(default_factory=dict)
     quiet: bool = False
@@ -217,11 +219,14 @@ def _after(state: BatchState, row: Row) -> BatchState:
     detail = json.loads(row["detail"])
     match row["event"]:
         case "state":
-            return decode(BatchState, detail)
+            folded = decode(BatchState, detail)
+            is_stale = bool(folded.gaps) and folded.gaps[-1].batch_id > folded.placed
+            return replace(folded, place=None) if is_stale else folded
         case "claim":
             return replace(state, unheard_since=state.unheard_since or row["at"])
         case "planned":
             batch = decode(Batch, detail["batch"])
+            start = replace(state, place=None, boundary=None) if batch.anew else state  # those were of a former log
             moved = {json.dumps(partition, sort_keys=True): offset for partition, offset in batch.offsets}
             return replace(
                 state,
@@ -229,8 +234,9 @@ def _after(state: BatchState, row: Row) -> BatchState:
                 next_batch=batch.batch_id + 1,
                 quiet=False,
                 offsets={name: at for name, at in {**state.offsets, **moved}.items() if at != FORGOTTEN},
-                place=state.place if batch.place is None else tuple(batch.place),
-                boundary=(batch.boundary[0], batch.boundary[1]) if batch.boundary else state.boundary,
+                place=start.place if batch.place is None else tuple(batch.place),
+                placed=state.placed if batch.place is None else batch.batch_id,
+                boundary=(batch.boundary[0], batch.boundary[1]) if batch.boundary else start.boundary,
                 nulled=_more(state.nulled, batch.nulled),
                 gaps=(*state.gaps, Gap(batch.gap[0], batch.gap[1], batch.batch_id)) if batch.gap else state.gaps,
             )

@@ -17,7 +17,11 @@ the same events are recognised again if the connector repeats them at another st
 
 A connector repeats itself only at its start. The first event that is new ends the search. So does one of a snapshot of whole
 tables, with which a connector starts over, and one that is before the offset at which it was started: both
-may come from another server, whose log counts from a lower number, and are new however small their positions are.
+may come from another server, whose log counts from a lower number, and are new however small their positions are. The
+position that is recorded ends with such a snapshot, too (`ledger`).
+
+PostgreSQL's connector knows no commit before the first transaction after a snapshot, and its offset names the last one from then
+on. So an event without one is new if the recorded position has one: between them the connector has started over.
 """
 
 import json
@@ -171,7 +175,10 @@ def _is_of_new_snapshot(source: Source) -> bool:
 
 
 def _is_new(source: Source, position: LogPosition, recorded: LogPosition, offsets: Sequence[Mapping[str, Any]]) -> bool:
-    starts = [start_of(str(source["connector"]), offset) for offset in offsets]
+    connector = str(source["connector"])
+    if connector == "postgresql" and position[0] == 0 != recorded[0]:
+        return True
+    starts = [start_of(connector, offset) for offset in offsets]
     return is_behind(position, recorded) or any(position[: len(start)] < start for start in starts)
 
 

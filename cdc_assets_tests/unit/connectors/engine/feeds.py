@@ -37,7 +37,7 @@ def value_schema(*more: dict[str, Any]) -> dict[str, Any]:
 def place_in_source(connector: str, number: int) -> dict[str, Any]:
     """Where the n-th event stands in the log of a connector's database; three are of one transaction."""
     if connector == "postgresql":
-        return {"sequence": json.dumps([str(number // 3 * 100), str(number)]), "txId": str(number // 3)}
+        return {"sequence": json.dumps([str(number // 3 * 100 + 1), str(number)]), "txId": str(number // 3)}
     if connector == "oracle":
         commit, within = divmod(number, 3)
         return {"commit_scn": str(100 + commit), "txId": f"t{commit}", "scn": str(100), "rs_id": "0x1", "ssn": within}
