@@ -248,17 +248,18 @@ RECREATED = "select pg_drop_replication_slot('slot0')", "select pg_create_logica
 def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(
     kind: type[Server], after: Sequence[str], tmp_path: Path
 ) -> None:
-    """The binlog was purged, the slot was dropped or made anew: no run reads on as if nothing were missing."""
+    """The binlog was purged, the slot was dropped or made anew: no run reads on as if nothing were missing, and none loses what follows."""
     with kind(tmp_path / "server.log") as server:
         server.execute("create table items (id int primary key)")
         server.execute("insert into items values (1)")
         own = properties_of(server, 0)
         assert captured(tmp_path, own) == 0, log_of(tmp_path)
         server.execute("insert into items values (2)")
+        server.execute("insert into items values (3)")
         assert captured(tmp_path, own) == 0, log_of(tmp_path)
         for statement in after[:1]:
             server.execute(statement)
-        server.execute("insert into items values (3)")
+        server.execute("insert into items values (4)")
         for statement in after[1:]:
             server.execute(statement)
         if kind is MariaDb:
@@ -266,16 +267,23 @@ def test_a_log_that_is_gone_is_told_and_nothing_is_claimed(
         assert captured(tmp_path, own) != 0, log_of(tmp_path)
         assert "complete only as far as that" in log_of(tmp_path)
         events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
-        assert [event["key"]["id"] for event in events] == [1, 2]
+        assert [event["key"]["id"] for event in events] == [1, 2, 3]
         status = status_of(tmp_path)
         assert {table["condition"] for table in status["tables"]} == {"gap"}
         assert status["health"] == "in trouble"
         assert captured(tmp_path, own | {"snapshot.mode": "when_needed"}) == 0, log_of(tmp_path)
         events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
-        assert [event["key"]["id"] for event in events] == [1, 2, 1, 2, 3]
+        assert [event["key"]["id"] for event in events] == [1, 2, 3, 1, 2, 3, 4]
         [gap] = status_of(tmp_path)["advice"]
         assert gap.startswith(f"Changes between {status['databases'][0]['complete_to']} and ")
         assert status_of(tmp_path)["health"] == "healthy"
+        server.execute("insert into items values (5), (6), (7)")
+        server.execute("insert into items values (8)")
+        assert captured(tmp_path, own) == 0, log_of(tmp_path)
+        events = next(found for name, found in topics(tmp_path / "lake").items() if name.endswith(".items"))
+        assert [event["key"]["id"] for event in events] == [1, 2, 3, 1, 2, 3, 4, 5, 6, 7, 8], (
+            "those after a snapshot are new"
+        )
 
 
 def test_a_connector_that_begins_anew_with_empty_tables_leaves_a_gap(tmp_path: Path) -> None:

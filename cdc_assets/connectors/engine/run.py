@@ -105,6 +105,7 @@ class EngineRun:
         self._has_received = False
         self._repetitions = Repetitions(None, ())
         self._places: dict[str, dict[str, object]] = {}
+        self._begun_at: LogPoint | None = None
         self._resumed_after: str | None = None
         self._notices = SnapshotNotices(self._captured)
         self._unread: list[str] = []
@@ -135,7 +136,8 @@ class EngineRun:
         state = self._ledger.state
         if self._habits.repeats:
             self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
-        self._resumed_after = str(recorded_point(state) or "the last batch") if state.offsets else None
+        self._begun_at = recorded_point(state)
+        self._resumed_after = str(self._begun_at or "the last batch") if state.offsets else None
         feed = self._start(state.pairs(), self._history.read())
         try:
             ended = self._follow(feed)
@@ -227,7 +229,7 @@ class EngineRun:
         """Whether the run ends. No goal and no deadline ends a snapshot, which would begin again with the next run, and again."""
         if feed.snapshot or (self._staging is not None and self._staging.unfinished):
             return None
-        if self._goal is not None and (point := recorded_point(self._ledger.state)) is not None and point >= self._goal:
+        if self._goal is not None and self._has_reached(self._goal):
             return "goal"
         if 0 < self._config.max_duration_s <= passed_s:
             return "deadline"
@@ -235,6 +237,11 @@ class EngineRun:
         if not self._has_received:
             patience = max(patience, self._habits.warm_up_s / (4 if self._ledger.state.offsets else 1))
         return "idle" if self._config.idle_timeout_s > 0 and quiet_s >= patience else None
+
+    def _has_reached(self, goal: LogPoint) -> bool:
+        """Whether the lake is complete up to a place where the log ended before the run; what had been recorded beyond it is of a former log."""
+        point = recorded_point(self._ledger.state)
+        return point is not None and (point == goal or (point > goal and point != self._begun_at))
 
     def _close(self, staging: Staging, feed: EngineFeed) -> None:
         """Record and commit the current batch."""

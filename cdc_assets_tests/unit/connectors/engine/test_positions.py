@@ -130,6 +130,7 @@ def test_the_last_position_is_that_of_the_last_streamed_event() -> None:
 
 def test_the_last_position_is_that_of_the_event_that_was_sent_last() -> None:
     """Two transactions of Oracle that commit at one SCN have no order but that in which they are sent."""
+
     def sent(n: int, transaction: str) -> pa.Table:
         return pa.table({"n": [n], "value": pa.array([{"source": {**REDO, "txId": transaction}}])})
 

@@ -13,11 +13,15 @@ import pytest
 from cdc_assets.connectors.engine.feed import Chunk, Offsets
 from cdc_assets.connectors.engine.ledger import FOLDING, Batch, BatchState, Gap
 from cdc_assets.connectors.engine.overview import EngineOverview
+from cdc_assets.connectors.engine.run import EngineRun, EngineSummary
+from cdc_assets.connectors.engine.source import LogPoint, binlog_point
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.connectors.engine.batches import config_for, held, run
-from cdc_assets_tests.unit.connectors.engine.feeds import ListFeed, event
+from cdc_assets_tests.unit.connectors.engine.feeds import READY, ListFeed, event
 
 STEPS = [None, "files-written", "batch-planned", "table-committed", "batch-complete"]
 
@@ -90,6 +94,32 @@ def test_changes_of_the_run_behind_a_new_snapshot_are_new(
         run(tmp_path, Log("new", after[:known], ends))
     assert [row["key"]["id"] for row in held(tmp_path)] == [1, 2, 1, 2, 3, 4, 5, 6]
     assert len(EngineOverview(config_for(tmp_path)).state.gaps) == 1
+
+
+class Waiting(Log):
+    """A connector that takes some time before it reads."""
+
+    polls = 0
+
+    def next(self, timeout_s: float) -> Chunk | None:
+        self.polls += 1
+        self.started = self.polls > 5
+        return super().next(timeout_s) if self.started else None
+
+
+def test_a_goal_is_not_reached_by_what_is_recorded_of_a_former_longer_log(tmp_path: Path) -> None:
+    run(tmp_path, Log("old", RESET, [2]))
+    config = replace(config_for(tmp_path), idle_timeout_s=60.0, batch_s=0.01)
+    tables = TopicTables(Location.of(config.lake), "shop")
+
+    def pursued(known: int, goal: LogPoint) -> EngineSummary:
+        feed = Waiting("new", AFTER_RESET[:known], sorted({2, known}))
+        return EngineRun(config, tables, feed, goal=goal, habits=READY).run()
+
+    for known, goal, batches in ((2, 200, 1), (2, 200, 0), (4, 350, 1)):
+        summary = pursued(known, binlog_point("bin.000001", goal))
+        assert (summary.ended, summary.batches) == ("goal", batches)
+    assert [row["key"]["id"] for row in held(tmp_path)] == [1, 2, 1, 2, 3, 4]
 
 
 def row(name: str, detail: dict[str, Any]) -> Row:
