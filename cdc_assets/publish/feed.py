@@ -63,6 +63,7 @@ class Topic:
         in_first_partition: whether all its records go into the first partition, and not where their keys lead.
         structures: what describes its rows; None if its table does.
         own_rows: what keeps the rows that this capture has written; None if no other writes there.
+        database: whose rows it has; empty if there are several.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Topic:
     in_first_partition: bool = False
     structures: Structures | None = None
     own_rows: OwnRows | None = None
+    database: str = ""
 
     @property
     def is_of_table(self) -> bool:
@@ -140,7 +142,9 @@ class Feed:
     def topics(self, state: CaptureState) -> Sequence[Topic]:
         """The topics of a capture in this state, in the order in which a window's are published."""
         newest = _newest(state)
-        complete = self._complete(state)
+        complete, databases = self._complete(state), self._databases(state)
+        of_table = {topic_name(table, self._config.events): table.database for table in _tables(state)}
+        only = databases[0] if len(databases) == 1 else ""
         ranks = dict.fromkeys(complete, _DATA)
         own, first, shared = set[str](), set[str](), dict[str, OwnRows | None]()
         for kind, topic in system_topics(self._config).items():
@@ -163,10 +167,22 @@ class Feed:
                 name in first,
                 self._structures if rank == _DATA else None,
                 shared.get(name),
+                of_table.get(name, only),
             )
             for name, rank in ranks.items()
         ]
         return sorted(found, key=lambda topic: (topic.rank, topic.name))
+
+    def databases(self) -> Sequence[str]:
+        """Names of the databases that the lake has tables of, as it was read last, and of those that are to be captured."""
+        return self._databases(self._manifest.state)
+
+    def _databases(self, state: CaptureState) -> Sequence[str]:
+        named = [*(table.database for table in _tables(state)), *self._config.connection.databases]
+        found: dict[str, str] = {}
+        for name in named:
+            found.setdefault(name.lower(), name)
+        return sorted(found.values())
 
     def _complete(self, state: CaptureState) -> dict[str, int]:
         """Up to which number each topic of a table is complete."""

@@ -43,6 +43,7 @@ from uuid import uuid4
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
 from cdc_assets.errors import LAKE_ERRORS, PreflightError
+from cdc_assets.publish.after import After, after_in, by_database
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset, parse_published
@@ -107,7 +108,8 @@ class Publisher:
     ) -> None:
         self._feed, self._broker, self._renderer, self._max_rows = feed, broker, renderer, max_rows
         self._on_commit, self._beginning, self._span = on_commit, beginning, beginning.span
-        self._after = beginning.span.after if beginning.span else beginning.after
+        self._given = {"": after} if self._span and (after := self._span.after) else beginning.after
+        self._after: After = {}
         self._writer = uuid4().hex
         self._published = Published("")
         self._stops = Stops()
@@ -125,14 +127,16 @@ class Publisher:
             RetryableError: the broker is away.
             LakeError: the lake cannot be read.
             EventsDroppedError: topics no longer hold what is to be published first.
-            ConfigurationError: a start was given, but the topics are published already.
+            ConfigurationError: a start was given, but the topics are published already; or its LSN has no database.
             PreflightError: the marker is gone, or of another lake.
         """
         text = self._broker.open()
         complete, topics = self._read_feed()
-        start = Start(self._feed.lake(), self._after, self._span, self._writer, self._beginning.without_marker)
+        databases = self._feed.databases()
+        given, without_marker = by_database(self._given, databases), self._beginning.without_marker
+        start = Start(self._feed.lake(), databases, given, self._span, self._writer, without_marker)
         found = start.lost(self._record.read) if text is None else parse_published(text)
-        known = found or start.first()
+        known = start.continued(found) if found else start.first()
         start.check(known, complete, topics, new=found is None, continued=self._feed.is_continued(known.entry))
         self._after = known.after
         per_second = self._rate.per_second()
@@ -247,8 +251,11 @@ class Publisher:
         self._rows, self._begun = 0, False
         for topic in topics:
             self._places.setdefault(topic.name, self._published.of(topic.name, numbered=topic.numbered))
-            if topic.name not in self.stopped and (reason := dropped(topic, self._published, self._after)):
+            if topic.name not in self.stopped and (reason := self._dropped(topic)):
                 self._stops.add(topic.name, reason)
+
+    def _dropped(self, topic: Topic) -> str:
+        return dropped(topic, self._published, self._after, several=len(self._feed.databases()) > 1)
 
     def _read_feed(self) -> tuple[int, Sequence[Topic]]:
         """The greatest window to publish, and the topics; a replay has those whose events have an LSN."""
@@ -263,7 +270,7 @@ class Publisher:
         check()  # its first records are made here
         place = self._published.of(topic.name, numbered=topic.numbered)
         until = self._span.until if self._span else ""
-        slices = unpublished_slices(topic, self._renderer, place, self._after, until)
+        slices = unpublished_slices(topic, self._renderer, place, after_in(self._after, topic.database), until)
         return TopicCursor(topic, self._unreadable.guarded(slices, place, topic.complete), ahead)
 
     def _reached(self, cursors: list[TopicCursor], window: int) -> None:
