@@ -43,7 +43,7 @@ def require_databases(after: After, databases: Sequence[str]) -> None:
                 "--from-lsn",
                 f"{name}={lsn}" if name else lsn,
                 f"DATABASE=LSN with one of {', '.join(databases)}, because LSNs of two databases have no order",
-                f"write {options({database: lsn if name == '' else 'LSN' for database in databases})}, each with an LSN of its own "
+                f"write {options(dict.fromkeys(databases, 'LSN'))}, each with an LSN of its own "
                 "database; a database that is not named is published from the beginning",
             )
 

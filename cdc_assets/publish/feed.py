@@ -20,7 +20,7 @@ those that have READs of one that was given up (`CaptureState.early`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.commits import read_commit
-from cdc_assets.lake.retained import Retained
+from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.system_topics import HISTORY, WINDOWS, manifest_directory, system_topics
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
@@ -194,6 +194,14 @@ class Feed:
             name = topic_name(table, self._config.events)
             found[name] = min(numbers[database], found.get(name, numbers[database]))
         return found
+
+    def with_holds(self, topic: Topic) -> Topic:
+        """A topic with what it holds as its table says now, not as the manifest said when it was read.
+
+        Raises:
+            LakeError: the table cannot be read.
+        """
+        return replace(topic, holds=retained(self._tables, topic.name))
 
     def changed_topics(self, state: CaptureState) -> set[str]:
         """Topics with commits behind the marked ones, if only by upkeep."""

@@ -218,7 +218,7 @@ class Publisher:
 
     def _publish(self, topics: Sequence[Topic], ahead: ReadAhead) -> Iterator[int]:
         self._begin_pass(topics)
-        cursors = [self._cursor(topic, ahead) for topic in topics if topic.name not in self.stopped]
+        cursors = self._complete_ones([self._cursor(t, ahead) for t in topics if t.name not in self.stopped])
         for cursor in cursors:
             cursor.read_ahead()
         # topics are made outside of a transaction, because the broker may refuse them
@@ -253,6 +253,16 @@ class Publisher:
             self._places.setdefault(topic.name, self._published.of(topic.name, numbered=topic.numbered))
             if topic.name not in self.stopped and (reason := self._dropped(topic)):
                 self._stops.add(topic.name, reason)
+
+    def _complete_ones(self, cursors: Sequence[TopicCursor]) -> list[TopicCursor]:
+        """Cursors of which nothing was dropped before their files were listed: the table says so before anything goes. Topics of the others
+        stop."""
+        for topic in (cursor.topic for cursor in cursors if cursor.topic.numbered):
+            if not topic.rows.has_nothing(self._published.of(topic.name), topic.complete) and (
+                reason := self._dropped(self._feed.with_holds(topic))
+            ):
+                self._stops.add(topic.name, reason)
+        return [cursor for cursor in cursors if cursor.name not in self.stopped]
 
     def _dropped(self, topic: Topic) -> str:
         return dropped(topic, self._published, self._after, several=len(self._feed.databases()) > 1)

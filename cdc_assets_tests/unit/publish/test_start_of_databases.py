@@ -130,7 +130,7 @@ def test_what_the_other_database_has_waits_until_it_is_published(case: Case) -> 
 
 def test_an_lsn_of_no_database_is_refused_where_there_are_several(case: Case) -> None:
     broker, lsn = MemoryBroker(), case.lsns[DATABASE]
-    with pytest.raises(ConfigurationError, match=rf"--from-lsn {OTHER}={lsn} --from-lsn {DATABASE}={lsn}"):
+    with pytest.raises(ConfigurationError, match=rf"--from-lsn {OTHER}=LSN --from-lsn {DATABASE}=LSN"):
         publisher(case.config, broker, after=lsn).open()
     with pytest.raises(ConfigurationError, match=f"Othr={lsn}.*{OTHER}, {DATABASE}"):
         publisher(case.config, broker, after={"Othr": lsn}).open()
