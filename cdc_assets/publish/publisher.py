@@ -42,7 +42,7 @@ from uuid import uuid4
 
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LAKE_ERRORS, PreflightError
+from cdc_assets.errors import LAKE_ERRORS, LakeError, PreflightError
 from cdc_assets.publish.after import After, after_in, by_database
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
@@ -161,13 +161,15 @@ class Publisher:
         """Tell the lake how far topics are published; if it cannot be written, it only knows less.
 
         Raises:
+            RetryableError: the broker is away, and another publisher has recorded how far it is.
             LakeError: it would know of no publisher, and drop events that are not published.
         """
         self._recorded_at = monotonic()
         if self._span is not None:  # for which nothing waits
             return
         try:
-            self._record.write(self._published)
+            if self._is_newest():
+                self._record.write(self._published)
         except LAKE_ERRORS as error:
             if self._feed.drops_events and not self._is_recorded():
                 log.error(
@@ -175,6 +177,13 @@ class Publisher:
                 )
                 raise
             log.warning("How far topics are published could not be recorded, so retention waits: %s", error)
+
+    def _is_newest(self) -> bool:
+        """Whether the lake does not know of a newer publisher, which has taken over while this one had nothing to send."""
+        with suppress(LakeError):  # what it cannot tell, the broker does
+            if (recorded := self._record.read()) is None or recorded.writer == self._writer:
+                return True
+        return not self.is_fenced()
 
     def _is_recorded(self) -> bool:
         """Whether the lake knows of a publisher, as far as that can be read."""
