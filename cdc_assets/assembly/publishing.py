@@ -71,6 +71,7 @@ def publish_topics(
         ConfigurationError: no broker is given, or records are wanted in a form that is not supported.
         PreflightError: the topic of markers is gone, or is none; or a right is missing.
         FencedError: another publisher has taken over.
+        IncompleteReadError: no topic is stopped, and the lake is not complete up to the end of the range.
         CdcError: the lake cannot be read, or the broker was away for too long.
     """
     settings = config.kafka
@@ -97,6 +98,8 @@ def publish_topics(
         close=broker.close,
         ends=ends,
     )
+    if not publisher.stopped:
+        publisher.require_whole()
     return publisher.stopped
 
 

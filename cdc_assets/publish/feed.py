@@ -39,6 +39,7 @@ from cdc_assets.publish.offset import entry_of, has_other
 from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.publish.rows import TopicRows
 from cdc_assets.publish.shared import OwnRows, own_rows
+from cdc_assets.publish.span import Span
 from cdc_assets.publish.structures import Structures
 
 _OF_ALL = (WINDOWS, HISTORY)
@@ -100,6 +101,7 @@ class Feed:
     def __init__(self, config: CaptureConfig, tables: TopicTables) -> None:
         self._config, self._tables = config, tables
         self._manifest = Manifest(tables, config.events.topic_prefix)
+        self._state = CaptureState()
         self._rows: dict[str, TopicRows] = {}
         self._structures = Structures(config, tables)
 
@@ -124,12 +126,28 @@ class Feed:
         Raises:
             LakeError: the manifest cannot be read, or is not there.
         """
-        state = self._manifest.read()
+        state = self._state = self._manifest.read()
         if not self._manifest.identity:  # nothing was captured, or the lake is gone: then it is no older copy
             self._tables.forget(self._manifest.directory)
             self.lake()
         self._structures.expect_more()
         return state.complete_window, self.topics(state)
+
+    def unfinished(self, span: Span) -> str:
+        """How far a range is complete in the lake as it was read last, and what holds it; empty if it is up to its end.
+
+        A range up to an LSN is complete once each table that continues is, and no snapshot in flight brings READs with an LSN of it.
+        """
+        state = self._state
+        held = f", and held back by {state.held_by}" if state.held_by else ""
+        if span.last is not None and state.complete_window < span.last:
+            return f"window {state.complete_window}{held}"
+        places = [str(entry.position) for entry in state.tables.values() if entry.goes_on]
+        lows = [str(entry.low) for run in state.snapshots.values() for entry in run.tables]
+        reached = min(places, default=span.until)
+        if span.until and (reached < span.until or min(lows, default="~") <= span.until):
+            return f"commit LSN {min([reached, *lows])}{held}"
+        return ""
 
     def entry(self) -> str:
         """The newest entry of the manifest that was read: its number and time, which an entry of another copy does not have."""
@@ -175,7 +193,7 @@ class Feed:
 
     def databases(self) -> Sequence[str]:
         """Names of the databases that the lake has tables of, as it was read last, and of those that are to be captured."""
-        return self._databases(self._manifest.state)
+        return self._databases(self._state)
 
     def _databases(self, state: CaptureState) -> Sequence[str]:
         named = [*(table.database for table in _tables(state)), *self._config.connection.databases]

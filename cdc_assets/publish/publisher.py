@@ -42,7 +42,7 @@ from uuid import uuid4
 
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LAKE_ERRORS, LakeError, PreflightError
+from cdc_assets.errors import LAKE_ERRORS, IncompleteReadError, LakeError, PreflightError
 from cdc_assets.publish.after import After, after_in, by_database
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
@@ -119,6 +119,7 @@ class Publisher:
         self._places: dict[str, PublishOffset] = {}
         self._base = -1
         self._record, self._recorded_at = feed.recorded(), 0.0
+        self._unfinished = ""
 
     def open(self) -> None:
         """Take over, and continue where the newest marker says.
@@ -156,6 +157,18 @@ class Publisher:
     def stopped(self) -> Mapping[str, str]:
         """Why topics are not published further, by name."""
         return self._stops.now
+
+    def require_whole(self) -> None:
+        """Check that a range is published up to its end, apart from topics that are stopped.
+
+        Raises:
+            IncompleteReadError: the lake is not complete up to there.
+        """
+        if self._span is not None and self._unfinished:
+            raise IncompleteReadError(
+                f"The range {self._span.text()} is not published up to its end: the lake is complete up to {self._unfinished}. "
+                "Next: the same command again, which continues, once `cdc-assets status` shows more"
+            )
 
     def record_offset(self) -> None:
         """Tell the lake how far topics are published; if it cannot be written, it only knows less.
@@ -281,8 +294,11 @@ class Publisher:
         complete, topics = self._feed.read()
         if self._span is None:
             return complete, topics
-        last = complete if self._span.last is None else min(complete, self._span.last)
-        return last, [replace(topic, complete=last) for topic in topics if topic.numbered]
+        self._unfinished = self._feed.unfinished(self._span)
+        topics, last = [topic for topic in topics if topic.numbered], self._span.last
+        if last is None:
+            return complete, topics
+        return min(complete, last), [replace(topic, complete=min(topic.complete, last)) for topic in topics]
 
     def _cursor(self, topic: Topic, ahead: ReadAhead) -> TopicCursor:
         """What a topic holds behind its place."""

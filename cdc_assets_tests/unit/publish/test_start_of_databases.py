@@ -132,6 +132,9 @@ def test_an_lsn_of_no_database_is_refused_where_there_are_several(case: Case) ->
     broker, lsn = MemoryBroker(), case.lsns[DATABASE]
     with pytest.raises(ConfigurationError, match=rf"--from-lsn {OTHER}=LSN --from-lsn {DATABASE}=LSN"):
         publisher(case.config, broker, after=lsn).open()
+    one = replace(case.config, connection=replace(case.config.connection, databases=(DATABASE,)))
+    with pytest.raises(ConfigurationError, match=rf"--from-lsn {OTHER}=LSN --from-lsn {DATABASE}=LSN"):
+        publisher(one, broker, after=lsn).open()
     with pytest.raises(ConfigurationError, match=f"Othr={lsn}.*{OTHER}, {DATABASE}"):
         publisher(case.config, broker, after={"Othr": lsn}).open()
     assert broker.marker is None
