@@ -137,7 +137,9 @@ class Publisher:
         given, without_marker = by_database(self._given, databases), self._beginning.without_marker
         start = Start(self._feed.lake(), databases, given, self._span, self._writer, without_marker)
         found = start.lost(self._record.read) if text is None else parse_published(text)
-        known = start.continued(found) if found else start.first()
+        known = found or start.first()
+        if found is not None:
+            known = start.continued(known)
         start.check(known, complete, topics, new=found is None, continued=self._feed.is_continued(known.entry))
         self._after = known.after
         per_second = self._rate.per_second()

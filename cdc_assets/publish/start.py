@@ -53,7 +53,7 @@ class Start:
 
     Args:
         lake: identity of the manifest.
-        databases: of the lake.
+        databases: those of which the lake has tables, and those that are to be captured.
         after: commit LSNs after which events are published, as of `by_database`; empty for all.
         span: the range of a replay; None to publish everything.
         writer: identity of the process.
