@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.cli import publish as cli
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
-from cdc_assets.errors import ConfigurationError, EventsDroppedError
+from cdc_assets.errors import ConfigurationError, EventsDroppedError, InvalidValueError
 from cdc_assets.lake.retained import Retained
 from cdc_assets.overview import CaptureOverview, published_of
 from cdc_assets.publish.after import by_database
@@ -177,6 +178,33 @@ def test_the_one_lsn_of_an_earlier_version_is_that_of_the_only_database() -> Non
     Start("l", ["A", "B"], {"": EARLY}, None, "").check(known, 5, (), new=False)  # B has come since
     with pytest.raises(ConfigurationError, match="leave it out"):
         Start("l", ["A", "B"], {"": LATE}, None, "").check(known, 5, (), new=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (None, {}),
+        ([""], {}),
+        ([LATE.upper()], {"": LATE}),
+        ([f"A={LATE}", f"b=c={EARLY}"], {"A": LATE, "b=c": EARLY}),
+    ],
+)
+def test_what_options_mean(
+    case: Case, monkeypatch: pytest.MonkeyPatch, given: list[str] | None, wanted: dict[str, str]
+) -> None:
+    seen = list[object]()
+
+    def publish_topics(*_: object, after: object, **_more: object) -> dict[str, str]:
+        seen.append(after)
+        return {}
+
+    monkeypatch.setattr(cli, "show_logs", lambda: None)
+    monkeypatch.setattr(cli, "read_lake_config", lambda *_: (case.config, None))
+    monkeypatch.setattr(cli, "publish_topics", publish_topics)
+    cli.publish(from_lsn=given)
+    assert seen == [wanted]
+    with pytest.raises(InvalidValueError):
+        cli.publish(from_lsn=["A="])
 
 
 def topics() -> list[Topic]:
