@@ -12,6 +12,7 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.errors import ConfigurationError, ConnectionLostError
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.publish.after import After
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.follow import publish
 from cdc_assets.publish.preflight import inspect_registries
@@ -48,7 +49,7 @@ def publish_topics(
     on_commit: Callable[[Commit], None],
     *,
     follow: bool,
-    after: str = "",
+    after: After | None = None,
     replay: Replay | None = None,
     without_marker: WithoutMarker = "",
     ends: Callable[[], bool] = lambda: False,
@@ -58,7 +59,7 @@ def publish_topics(
     Args:
         on_commit: function called after each transaction.
         follow: whether to wait for more.
-        after: commit LSN after which events are published, if none were published yet; empty for all.
+        after: commit LSNs after which events are published, by database, if none were published yet; None for all.
         replay: the range that is published again elsewhere, in place of what is new.
         without_marker: what to do if the topic of markers is gone.
         ends: whether nothing more is to be waited for from now on, neither for events nor for the broker.
@@ -70,6 +71,7 @@ def publish_topics(
         ConfigurationError: no broker is given, or records are wanted in a form that is not supported.
         PreflightError: the topic of markers is gone, or is none; or a right is missing.
         FencedError: another publisher has taken over.
+        IncompleteReadError: no topic is stopped, and the lake is not complete up to the end of the range.
         CdcError: the lake cannot be read, or the broker was away for too long.
     """
     settings = config.kafka
@@ -85,7 +87,7 @@ def publish_topics(
     broker = kafka_broker(settings, own, replay.prefix if replay else "")
     feed = Feed(config, TopicTables.of(config))
     renderer = Renderer(settings, rename)
-    beginning = Beginning(after, replay.span if replay else None, without_marker)
+    beginning = Beginning(after or {}, replay.span if replay else None, without_marker)
     publisher = Publisher(feed, broker, renderer, settings.transaction_rows, on_commit, beginning)
     publish(
         publisher,
@@ -96,6 +98,8 @@ def publish_topics(
         close=broker.close,
         ends=ends,
     )
+    if not publisher.stopped:
+        publisher.require_whole()
     return publisher.stopped
 
 

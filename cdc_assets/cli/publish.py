@@ -21,11 +21,13 @@ def publish(
         bool, typer.Option("--follow", "-f", help="Keep publishing new events; stop with Ctrl+C.")
     ] = False,
     from_lsn: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            "--from-lsn", help="Begin after this commit LSN instead of with the whole history; only at the first start."
+            "--from-lsn",
+            help="Begin after this commit LSN instead of with the whole history; only at the first start. `database=LSN` if there are "
+            "several databases.",
         ),
-    ] = "",
+    ] = None,
     replay: Annotated[
         str,
         typer.Option(
@@ -63,8 +65,9 @@ def publish(
         forget_publisher(settings)
         out.print("Retention of topics waits for no publisher. The next `cdc-assets publish` is waited for again.")
         return
-    again = _replay(settings.events.topic_prefix, replay, prefix, other=follow or bool(from_lsn))
-    after = str(Lsn.parse(from_lsn)) if from_lsn else ""
+    again = _replay(settings.events.topic_prefix, replay, prefix, other=follow or any(from_lsn or ()))
+    given = [text.rpartition("=") for text in from_lsn or () if text]
+    after = {database: str(Lsn.parse(lsn)) for database, _, lsn in given}
     lost = _without_marker(resume=resume, anew=anew, other=again is not None)
     with listening(give_up):
         stopped = publish_topics(settings, _print_commit, follow=follow, after=after, replay=again, without_marker=lost)

@@ -129,7 +129,7 @@ def unpublished_slices(
     """A topic's records behind its place.
 
     Args:
-        after: commit LSN after which records are published; empty for all.
+        after: commit LSN of its database after which records are published; empty for all.
         until: commit LSN up to which they are; empty for all.
     """
     complete = topic.complete

@@ -20,7 +20,7 @@ those that have READs of one that was given up (`CaptureState.early`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.commits import read_commit
-from cdc_assets.lake.retained import Retained
+from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.system_topics import HISTORY, WINDOWS, manifest_directory, system_topics
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
@@ -39,6 +39,7 @@ from cdc_assets.publish.offset import entry_of, has_other
 from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.publish.rows import TopicRows
 from cdc_assets.publish.shared import OwnRows, own_rows
+from cdc_assets.publish.span import Span
 from cdc_assets.publish.structures import Structures
 
 _OF_ALL = (WINDOWS, HISTORY)
@@ -63,6 +64,7 @@ class Topic:
         in_first_partition: whether all its records go into the first partition, and not where their keys lead.
         structures: what describes its rows; None if its table does.
         own_rows: what keeps the rows that this capture has written; None if no other writes there.
+        database: whose rows it has; empty if there are several.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Topic:
     in_first_partition: bool = False
     structures: Structures | None = None
     own_rows: OwnRows | None = None
+    database: str = ""
 
     @property
     def is_of_table(self) -> bool:
@@ -98,6 +101,7 @@ class Feed:
     def __init__(self, config: CaptureConfig, tables: TopicTables) -> None:
         self._config, self._tables = config, tables
         self._manifest = Manifest(tables, config.events.topic_prefix)
+        self._state = CaptureState()
         self._rows: dict[str, TopicRows] = {}
         self._structures = Structures(config, tables)
 
@@ -122,12 +126,28 @@ class Feed:
         Raises:
             LakeError: the manifest cannot be read, or is not there.
         """
-        state = self._manifest.read()
+        state = self._state = self._manifest.read()
         if not self._manifest.identity:  # nothing was captured, or the lake is gone: then it is no older copy
             self._tables.forget(self._manifest.directory)
             self.lake()
         self._structures.expect_more()
         return state.complete_window, self.topics(state)
+
+    def unfinished(self, span: Span) -> str:
+        """How far a range is complete in the lake as it was read last, and what holds it; empty if it is up to its end.
+
+        A range up to an LSN is complete once each table that continues is, and no snapshot in flight brings READs with an LSN of it.
+        """
+        state = self._state
+        held = f", and held back by {state.held_by}" if state.held_by else ""
+        if span.last is not None and state.complete_window < span.last:
+            return f"window {state.complete_window}{held}"
+        places = [str(entry.position) for entry in state.tables.values() if entry.goes_on]
+        lows = [str(entry.low) for run in state.snapshots.values() for entry in run.tables]
+        reached = min(places, default=span.until)
+        if span.until and (reached < span.until or min(lows, default="~") <= span.until):
+            return f"commit LSN {min([reached, *lows])}{held}"
+        return ""
 
     def entry(self) -> str:
         """The newest entry of the manifest that was read: its number and time, which an entry of another copy does not have."""
@@ -140,7 +160,9 @@ class Feed:
     def topics(self, state: CaptureState) -> Sequence[Topic]:
         """The topics of a capture in this state, in the order in which a window's are published."""
         newest = _newest(state)
-        complete = self._complete(state)
+        complete, databases = self._complete(state), self._databases(state)
+        of_table = {topic_name(table, self._config.events): table.database for table in _tables(state)}
+        only = databases[0] if len(databases) == 1 else ""
         ranks = dict.fromkeys(complete, _DATA)
         own, first, shared = set[str](), set[str](), dict[str, OwnRows | None]()
         for kind, topic in system_topics(self._config).items():
@@ -163,10 +185,22 @@ class Feed:
                 name in first,
                 self._structures if rank == _DATA else None,
                 shared.get(name),
+                of_table.get(name, only),
             )
             for name, rank in ranks.items()
         ]
         return sorted(found, key=lambda topic: (topic.rank, topic.name))
+
+    def databases(self) -> Sequence[str]:
+        """Names of the databases that the lake has tables of, as it was read last, and of those that are to be captured."""
+        return self._databases(self._state)
+
+    def _databases(self, state: CaptureState) -> Sequence[str]:
+        named = [*(table.database for table in _tables(state)), *self._config.connection.databases]
+        found: dict[str, str] = {}
+        for name in named:
+            found.setdefault(name.lower(), name)
+        return sorted(found.values())
 
     def _complete(self, state: CaptureState) -> dict[str, int]:
         """Up to which number each topic of a table is complete."""
@@ -178,6 +212,14 @@ class Feed:
             name = topic_name(table, self._config.events)
             found[name] = min(numbers[database], found.get(name, numbers[database]))
         return found
+
+    def with_holds(self, topic: Topic) -> Topic:
+        """A topic with what it holds as its table says now, not as the manifest said when it was read.
+
+        Raises:
+            LakeError: the table cannot be read.
+        """
+        return replace(topic, holds=retained(self._tables, topic.name))
 
     def changed_topics(self, state: CaptureState) -> set[str]:
         """Topics with commits behind the marked ones, if only by upkeep."""

@@ -8,11 +8,12 @@ has started it can see the reason. A lake that is another one now, or an older c
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 
 from cdc_assets.core.interruption import check, sleep
 from cdc_assets.core.outages import Outages
-from cdc_assets.errors import CdcError, FencedError, LakeError, RetryableError
+from cdc_assets.errors import CdcError, ConnectionLostError, FencedError, LakeError, RetryableError
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.publisher import Publisher
 
@@ -70,7 +71,8 @@ def publish(
                 _pause(pause_s, ends)
             else:
                 outages.end(_KAFKA)
-                publisher.record_offset()
+                with suppress(ConnectionLostError):  # all is published
+                    publisher.record_offset()
                 return
     finally:
         close()

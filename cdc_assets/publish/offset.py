@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from cdc_assets.errors import LakeError
+from cdc_assets.publish.after import After
 
 PublishOffset = tuple[int, str]
 """A window's number, and the position in it up to which a topic is published, inclusive."""
@@ -26,7 +27,7 @@ class Published:
         places: how far other topics are: those in the middle of a window, those that are stopped, those whose database is ahead of
             another one, and those whose commits have numbers of their own.
         stopped: why topics are not published further, by name.
-        after: commit LSN after which events are published; empty for all of them.
+        after: commit LSNs after which events are published, by database; empty for all of them.
         writer: identity of the process that wrote this.
         lsn: commit LSN of the newest event of a table that is published; empty if there is none.
         written: seconds since 1970 at which it was written.
@@ -39,7 +40,7 @@ class Published:
     window: int = -1
     places: Mapping[str, PublishOffset] = field(default_factory=dict)
     stopped: Mapping[str, str] = field(default_factory=dict)
-    after: str = ""
+    after: After = field(default_factory=dict)
     writer: str = ""
     lsn: str = ""
     written: float = 0.0
@@ -84,6 +85,10 @@ def parse_published(text: str) -> Published:
     try:
         data = json.loads(text)
         data["places"] = {topic: (int(window), str(at)) for topic, (window, at) in data["places"].items()}
+        after = data.get("after", {})
+        if isinstance(after, str):  # of an earlier version
+            after = {"": after} if after else {}
+        data["after"] = {str(database): str(lsn) for database, lsn in after.items()}
         return Published(**data)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise LakeError(

@@ -42,7 +42,8 @@ from uuid import uuid4
 
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LAKE_ERRORS, PreflightError
+from cdc_assets.errors import LAKE_ERRORS, IncompleteReadError, LakeError, PreflightError
+from cdc_assets.publish.after import After, after_in, by_database
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset, parse_published
@@ -107,7 +108,8 @@ class Publisher:
     ) -> None:
         self._feed, self._broker, self._renderer, self._max_rows = feed, broker, renderer, max_rows
         self._on_commit, self._beginning, self._span = on_commit, beginning, beginning.span
-        self._after = beginning.span.after if beginning.span else beginning.after
+        self._given = {"": after} if self._span and (after := self._span.after) else beginning.after
+        self._after: After = {}
         self._writer = uuid4().hex
         self._published = Published("")
         self._stops = Stops()
@@ -117,6 +119,7 @@ class Publisher:
         self._places: dict[str, PublishOffset] = {}
         self._base = -1
         self._record, self._recorded_at = feed.recorded(), 0.0
+        self._unfinished = ""
 
     def open(self) -> None:
         """Take over, and continue where the newest marker says.
@@ -125,14 +128,18 @@ class Publisher:
             RetryableError: the broker is away.
             LakeError: the lake cannot be read.
             EventsDroppedError: topics no longer hold what is to be published first.
-            ConfigurationError: a start was given, but the topics are published already.
+            ConfigurationError: a start was given, but the topics are published already; or its LSN has no database.
             PreflightError: the marker is gone, or of another lake.
         """
         text = self._broker.open()
         complete, topics = self._read_feed()
-        start = Start(self._feed.lake(), self._after, self._span, self._writer, self._beginning.without_marker)
+        databases = self._feed.databases()
+        given, without_marker = by_database(self._given, databases), self._beginning.without_marker
+        start = Start(self._feed.lake(), databases, given, self._span, self._writer, without_marker)
         found = start.lost(self._record.read) if text is None else parse_published(text)
         known = found or start.first()
+        if found is not None:
+            known = start.continued(known)
         start.check(known, complete, topics, new=found is None, continued=self._feed.is_continued(known.entry))
         self._after = known.after
         per_second = self._rate.per_second()
@@ -153,17 +160,31 @@ class Publisher:
         """Why topics are not published further, by name."""
         return self._stops.now
 
+    def require_whole(self) -> None:
+        """Check that a range is published up to its end, apart from topics that are stopped.
+
+        Raises:
+            IncompleteReadError: the lake is not complete up to there.
+        """
+        if self._span is not None and self._unfinished:
+            raise IncompleteReadError(
+                f"The range {self._span.text()} is not published up to its end: the lake is complete up to {self._unfinished}. "
+                "Next: the same command again, which continues, once `cdc-assets status` shows more"
+            )
+
     def record_offset(self) -> None:
         """Tell the lake how far topics are published; if it cannot be written, it only knows less.
 
         Raises:
+            RetryableError: the broker is away, and another publisher has recorded how far it is.
             LakeError: it would know of no publisher, and drop events that are not published.
         """
         self._recorded_at = monotonic()
         if self._span is not None:  # for which nothing waits
             return
         try:
-            self._record.write(self._published)
+            if self._is_newest():
+                self._record.write(self._published)
         except LAKE_ERRORS as error:
             if self._feed.drops_events and not self._is_recorded():
                 log.error(
@@ -171,6 +192,13 @@ class Publisher:
                 )
                 raise
             log.warning("How far topics are published could not be recorded, so retention waits: %s", error)
+
+    def _is_newest(self) -> bool:
+        """Whether the lake does not know of a newer publisher, which has taken over while this one had nothing to send."""
+        with suppress(LakeError):  # what it cannot tell, the broker does
+            if (recorded := self._record.read()) is None or recorded.writer == self._writer:
+                return True
+        return not self.is_fenced()
 
     def _is_recorded(self) -> bool:
         """Whether the lake knows of a publisher, as far as that can be read."""
@@ -214,7 +242,7 @@ class Publisher:
 
     def _publish(self, topics: Sequence[Topic], ahead: ReadAhead) -> Iterator[int]:
         self._begin_pass(topics)
-        cursors = [self._cursor(topic, ahead) for topic in topics if topic.name not in self.stopped]
+        cursors = self._complete_ones([self._cursor(t, ahead) for t in topics if t.name not in self.stopped])
         for cursor in cursors:
             cursor.read_ahead()
         # topics are made outside of a transaction, because the broker may refuse them
@@ -247,23 +275,39 @@ class Publisher:
         self._rows, self._begun = 0, False
         for topic in topics:
             self._places.setdefault(topic.name, self._published.of(topic.name, numbered=topic.numbered))
-            if topic.name not in self.stopped and (reason := dropped(topic, self._published, self._after)):
+            if topic.name not in self.stopped and (reason := self._dropped(topic)):
                 self._stops.add(topic.name, reason)
+
+    def _complete_ones(self, cursors: Sequence[TopicCursor]) -> list[TopicCursor]:
+        """Cursors of which nothing was dropped before their files were listed: the table says so before anything goes. Topics of the others
+        stop."""
+        for topic in (cursor.topic for cursor in cursors if cursor.topic.numbered):
+            if not topic.rows.has_nothing(self._published.of(topic.name), topic.complete) and (
+                reason := self._dropped(self._feed.with_holds(topic))
+            ):
+                self._stops.add(topic.name, reason)
+        return [cursor for cursor in cursors if cursor.name not in self.stopped]
+
+    def _dropped(self, topic: Topic) -> str:
+        return dropped(topic, self._published, self._after, several=len(self._feed.databases()) > 1)
 
     def _read_feed(self) -> tuple[int, Sequence[Topic]]:
         """The greatest window to publish, and the topics; a replay has those whose events have an LSN."""
         complete, topics = self._feed.read()
         if self._span is None:
             return complete, topics
-        last = complete if self._span.last is None else min(complete, self._span.last)
-        return last, [replace(topic, complete=last) for topic in topics if topic.numbered]
+        self._unfinished = self._feed.unfinished(self._span)
+        topics, last = [topic for topic in topics if topic.numbered], self._span.last
+        if last is None:
+            return complete, topics
+        return min(complete, last), [replace(topic, complete=min(topic.complete, last)) for topic in topics]
 
     def _cursor(self, topic: Topic, ahead: ReadAhead) -> TopicCursor:
         """What a topic holds behind its place."""
         check()  # its first records are made here
         place = self._published.of(topic.name, numbered=topic.numbered)
         until = self._span.until if self._span else ""
-        slices = unpublished_slices(topic, self._renderer, place, self._after, until)
+        slices = unpublished_slices(topic, self._renderer, place, after_in(self._after, topic.database), until)
         return TopicCursor(topic, self._unreadable.guarded(slices, place, topic.complete), ahead)
 
     def _reached(self, cursors: list[TopicCursor], window: int) -> None:

@@ -2,8 +2,11 @@
 
 The truth is the marker in Kafka. The file is written after it, now and then, so it never says more than is published;
 retention of topics waits for what it says, without asking a broker. It is replaced as a whole: a crash leaves the former
-one. A publisher that was fenced may write it once more, with a place that the other one has passed. Nothing is written where the manifest
-is not: a file system that is not mounted would get a folder of its own.
+one. Nothing is written where the manifest is not: a file system that is not mounted would get a folder of its own.
+
+*Two publishers.* One that finds the place of another in the file writes its own only if the newest marker names it: the other may have begun
+again, with fewer events, while this one was idle. Two that write to different Kafka clusters each find their own marker. So
+the file has the place of the one that wrote last, and retention does not wait for the other. A lake should have one publisher.
 """
 
 from pyarrow import fs

@@ -4,6 +4,9 @@
 begins, continues and is fenced by them as the publisher by its own (`publisher`), which it never moves. The marker holds the range: the same
 command continues, or finds nothing to do; another range under that prefix is refused, because what is there would be unknown.
 
+*A range that the lake does not have yet* is published as far as the lake is complete: each topic as far as its database is, as by the
+publisher. The command then says what holds the rest, and fails; the same one continues.
+
 *Retention does not wait for a replay.* Events that are dropped meanwhile stop their topic, as those of a publisher do.
 """
 
@@ -19,7 +22,7 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range, by windows or by commit LSNs.
+    """A range, by windows or by commit LSNs of the only database.
 
     Args:
         first: number of the first window.

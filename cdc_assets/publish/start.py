@@ -5,14 +5,18 @@ reached they show nothing. So a marker also names the newest entry of the manife
 The manifest keeps about the newest thousand; of an older one it is not known.
 """
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from cdc_assets.errors import ConfigurationError, PreflightError
+from cdc_assets.publish.after import After, after_in, by_database, options, require_databases
 from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.offset import Published
 from cdc_assets.publish.span import Span
+
+log = logging.getLogger(__name__)
 
 WithoutMarker = Literal["", "anew", "resume"]
 """What to do if the topic of markers is gone, though the lake knows of published topics: nothing, publish everything again, or resume
@@ -30,12 +34,12 @@ class Beginning:
     """Where publishing is to begin.
 
     Args:
-        after: commit LSN after which events are published; empty for all. Only for topics that are not published yet.
+        after: commit LSNs after which events are published, by database; empty for all. Only for topics that are not published yet.
         span: the range of a replay, in place of all that there is.
         without_marker: see `WithoutMarker`.
     """
 
-    after: str = ""
+    after: After = field(default_factory=dict)
     span: Span | None = None
     without_marker: WithoutMarker = ""
 
@@ -49,14 +53,16 @@ class Start:
 
     Args:
         lake: identity of the manifest.
-        after: commit LSN after which events are published; empty for all.
+        databases: those of which the lake has tables, and those that are to be captured.
+        after: commit LSNs after which events are published, as of `by_database`; empty for all.
         span: the range of a replay; None to publish everything.
         writer: identity of the process.
         without_marker: see `WithoutMarker`.
     """
 
     lake: str
-    after: str
+    databases: Sequence[str]
+    after: After
     span: Span | None
     writer: str
     without_marker: WithoutMarker = ""
@@ -81,11 +87,31 @@ class Start:
         """
         if self.span or self.without_marker == "anew" or (recorded := ask()) is None or not is_of(recorded, self.lake):
             return None
-        if self.after and self.after != recorded.after:
+        if self._is_another(by_database(recorded.after, self.databases)):
             return None
         if self.without_marker == "resume":
             return recorded
         raise PreflightError(f"{MARKER_GONE}. Next: {WITHOUT_MARKER}.")
+
+    def continued(self, known: Published) -> Published:
+        """What is published, with LSNs by database: an earlier version recorded one for all, until a start names one for each."""
+        after = by_database(known.after, self.databases)
+        if "" not in after or len(self.databases) <= 1:
+            return replace(known, after=after)
+        if self.after and "" not in self.after:
+            return replace(known, after=self.after)
+        log.warning(
+            "Topics of all databases are published after the LSN %s, though LSNs of two databases have no order: what another database "
+            "has up to it is left out. Next: publish once with %s, each with an LSN of its own database.",
+            after[""],
+            options(dict.fromkeys(self.databases, "LSN")),
+        )
+        return replace(known, after=after)
+
+    def _is_another(self, known: After) -> bool:
+        """Whether LSNs are given that are not those of what is published; one without a database may have been given when there was one."""
+        is_same = self.after == known or (bool(known) and set(known.values()) == {self.after.get("")})
+        return bool(self.after) and not is_same
 
     def check(
         self, known: Published, complete: int, topics: Sequence[Topic], *, new: bool, continued: bool = False
@@ -93,7 +119,7 @@ class Start:
         """Refuse what would not continue what is published.
 
         Args:
-            known: what is published.
+            known: what is published, as of `continued`.
             complete: greatest window that is complete in the lake.
             topics: that are published.
             new: whether nothing is published yet.
@@ -103,8 +129,15 @@ class Start:
             PreflightError: it is of another lake.
             EventsDroppedError: topics no longer hold what is to be published first.
             ConfigurationError: a start or another range was given, but the topics are published already; or a range of which
-                nothing is complete.
+                nothing is complete; or LSNs of no database.
         """
+        if self.span and (self.span.after or self.span.until) and len(self.databases) > 1:
+            expected = (
+                f"numbers of windows, because LSNs of several databases ({', '.join(self.databases)}) have no order"
+            )
+            raise ConfigurationError("--replay", self.span.text(), expected, "copy them from `cdc-assets status`")
+        if new or "" not in self.after:
+            require_databases(self.after, self.databases)
         if known.span != (self.span.text() if self.span else ""):
             raise ConfigurationError(
                 "--replay",
@@ -118,7 +151,7 @@ class Start:
         if wrong := foreign(known, self.lake, complete, topics, continued=continued):
             raise PreflightError(wrong)
         for topic in topics if new else ():
-            self._check_held(topic, known.after, max(other.holds.after for other in topics))
+            self._check_held(topic, known.after, topics)
         if not new and self.without_marker == "anew" and known.writer != self.writer:
             raise ConfigurationError(
                 "--anew",
@@ -126,20 +159,33 @@ class Start:
                 f"nothing, because there is a marker: the topics are published up to window {known.window}",
                 "leave it out; or delete the topics and the topic of markers first",
             )
-        if not new and self.after and self.after != known.after and known.writer != self.writer:
+        if not new and self._is_another(known.after) and known.writer != self.writer:
             raise ConfigurationError(
                 "--from-lsn",
-                self.after,
+                options(self.after),
                 f"nothing, because the topics are published up to window {known.window}",
                 "leave it out; or delete the topics and the topic of markers, and publish again",
             )
 
-    def _check_held(self, topic: Topic, after: str, newest: str) -> None:
-        if self.span and self.span.first > topic.holds.window:
+    def _check_held(self, topic: Topic, starts: After, topics: Sequence[Topic]) -> None:
+        after = after_in(starts, topic.database)
+        if after >= topic.holds.after or (self.span and self.span.first > topic.holds.window):
             return
         wanted = f"events after {after}" if after else "all events"
-        hint = f"replay {newest}.." if self.span else f"publish with --from-lsn {newest}"
-        topic.holds.require(topic.name, after, wanted, hint)
+        topic.holds.require(topic.name, after, wanted, self._what_is_held(starts, topics))
+
+    def _what_is_held(self, starts: After, topics: Sequence[Topic]) -> str:
+        """What can be published of what topics hold."""
+        if self.span and len(self.databases) > 1:
+            return f"replay {max(topic.holds.window for topic in topics) + 1}.."
+        held = dict(starts)
+        for topic in topics:
+            if topic.holds.after > after_in(held, topic.database):
+                held[topic.database] = topic.holds.after
+        if len(self.databases) > 1:
+            return f"publish with {options(held)}"
+        newest = max(held.values())
+        return f"replay {newest}.." if self.span else f"publish with {options({'': newest})}"
 
 
 def foreign(known: Published, lake: str, complete: int, topics: Sequence[Topic], *, continued: bool = False) -> str:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from time import monotonic
 
+from cdc_assets.publish.after import After, after_in
 from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.offset import END_OF_WINDOW, Published
 
@@ -60,18 +61,20 @@ class Stops:
         return {name: text if len(text) <= longest else f"{text[: longest - 1]}…" for name, text in found.items()}
 
 
-def dropped(topic: Topic, published: Published, after: str) -> str:
+def dropped(topic: Topic, published: Published, after: After, *, several: bool) -> str:
     """Why a topic is stopped of which events were dropped that are not published; empty if there are none.
 
     Args:
-        after: commit LSN after which events are published; empty for all.
+        after: commit LSNs after which events are published.
+        several: whether there are several databases, whose LSNs have no order.
     """
     window, at = published.of(topic.name, numbered=topic.numbered)
     unpublished = topic.holds.window >= (window + 1 if at == END_OF_WINDOW else window)
-    if not (topic.numbered and unpublished and after < topic.holds.after):
+    if not (topic.numbered and unpublished and after_in(after, topic.database) < topic.holds.after):
         return ""
+    first = topic.holds.window + 1 if several else topic.holds.after
     return (
         f"it holds every event after {topic.holds.after}, and is published up to window {window}: those between are gone. "
         "Next: restore a copy of the lake that has them; or publish what there is into other topics with "
-        f"--replay {topic.holds.after}.. --prefix"
+        f"--replay {first}.. --prefix"
     )

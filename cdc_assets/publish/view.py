@@ -17,6 +17,7 @@ from typing import Any
 
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.lsn import Lsn
+from cdc_assets.publish.after import After, after_in
 from cdc_assets.publish.offset import END_OF_WINDOW, RATE_S, Published, parse_published
 
 AskMarker = Callable[[], str | None]
@@ -125,6 +126,6 @@ def _waits(row: Mapping[str, Any], known: Published, numbered: Collection[str]) 
     return not own or any(known.of(topic) < (reached[topic], END_OF_WINDOW) for topic in own)
 
 
-def _before(row: Mapping[str, Any], after: str) -> bool:
+def _before(row: Mapping[str, Any], after: After) -> bool:
     """Whether all its events are left out, because publishing began after them."""
-    return bool(after) and row["until"] is not None and row["until"] <= after
+    return row["until"] is not None and row["until"] <= after_in(after, row["database"] or "")

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.publish.after import after_in
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset
 from cdc_assets.publish.view import has_events
@@ -46,7 +47,7 @@ def waiting_unlisted(
         until = topic.complete if listed is None else min(topic.complete, listed - 1)  # what rows list is counted
         if not behind and not _is_behind(offset, topic.rows.reached()):
             continue
-        number = topic.rows.first_behind(offset, until, known.after)
+        number = topic.rows.first_behind(offset, until, after_in(known.after, topic.database))
         if number is not None:
             return _since(rows, topic.name, number)
     return None

@@ -8,16 +8,18 @@ import pytest
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.steps import listening
-from cdc_assets.errors import ServerBusyError
+from cdc_assets.errors import IncompleteReadError, ServerBusyError
 from cdc_assets.overview import CaptureOverview, published_of
 from cdc_assets.publish.offset import parse_published
 from cdc_assets.publish.publisher import Publisher
+from cdc_assets.publish.span import Replay, Span
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.publish.world import published, publisher
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
+from cdc_assets_tests.unit.streaming.simulation import DATABASE
 from cdc_assets_tests.unit.streaming.two_databases import OTHER, TwoDatabases, config_of_two
 
 
@@ -97,3 +99,47 @@ def test_the_events_of_one_database_do_not_wait_for_the_snapshot_of_another(
     assert broker.held() == whole.held()
     marker = parse_published(broker.marker or "")
     assert not any(window > marker.window for window, _ in marker.places.values()), "none is ahead any more"
+
+
+def test_a_range_that_is_not_complete_is_not_reported_as_published(tmp_path: Path) -> None:
+    """What a database has in it that is ahead is published; the command says how far it is, and what holds the rest."""
+    server = Busy()
+    orders, y = server.create("orders", rows=2), server.create_other("y", rows=1)
+    server.idle_tick()
+    config = config_of_two(tmp_path)
+    server.config, server.orders = config, orders  # type: ignore[attr-defined]
+    make_capture(server, config).snapshot()
+    server.create_other("x", rows=3)
+    server.idle_tick()
+    server.fails = 2
+    server.commit((orders, "insert", 11, "a"), (y, "insert", 6, "b"))
+    broker, last = MemoryBroker(), 0
+
+    def replayed() -> Publisher:
+        found = publisher(config, broker, replay=Replay(Span(0, last), "old"))
+        found.open()
+        turn(found)
+        return found
+
+    def follow(name: str) -> None:
+        nonlocal last
+        state = state_of(config)
+        if last or name.startswith("publish-") or state.complete_window_of(DATABASE) <= state.complete_window + 1:
+            return
+        last = state.complete_window_of(DATABASE)
+        with pytest.raises(
+            IncompleteReadError, match=rf"0\.\.{last} .*window {state.complete_window}.*\({OTHER}, number"
+        ):
+            replayed().require_whole()
+        assert len(broker.topics[f"old.{orders}"]) == len(events_of(config, orders)), "nothing of it waits"
+        whole = publisher(config, MemoryBroker(), replay=Replay(Span(0, state.complete_window), "old"))
+        whole.open()
+        turn(whole)
+        whole.require_whole()
+
+    with listening(follow):
+        make_capture(server, config).stream(is_added=lambda table: True)
+    assert last, "the snapshot was waited for"
+    replayed().require_whole()
+    assert len(broker.topics[f"old.{y}"]) == len([one for one in events_of(config, y) if one.window_id <= last])
+    assert not replayed().stopped

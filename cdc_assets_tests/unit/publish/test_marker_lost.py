@@ -42,7 +42,14 @@ def lost(world: World) -> MemoryBroker:
 def opened(world: World, broker: MemoryBroker, without_marker: WithoutMarker = "", after: str = "") -> Publisher:
     feed = Feed(world.config, TopicTables.of(world.config))
     renderer = Renderer(world.config.kafka)
-    found = Publisher(feed, broker, renderer, 10, lambda _: None, Beginning(after, without_marker=without_marker))
+    found = Publisher(
+        feed,
+        broker,
+        renderer,
+        10,
+        lambda _: None,
+        Beginning({"": after} if after else {}, without_marker=without_marker),
+    )
     found.open()
     while found.turn():
         pass

@@ -260,7 +260,9 @@ def test_the_number_of_a_snapshot_is_open_until_its_structures_are_written(world
 
 
 def test_places_are_written_and_read() -> None:
-    known = Published("lake", 7, {"t": (6, "00/1"), "h": (99, "~")}, {"t": "too large"}, "00000001:00000001:0001", "me")
+    known = Published(
+        "lake", 7, {"t": (6, "00/1"), "h": (99, "~")}, {"t": "too large"}, {"A": "00000001:00000001:0001"}, "me"
+    )
     assert parse_published(known.text()) == known
     assert known.at(8, {"t": (8, "~"), "u": (9, "x")}).places == {"u": (9, "x")}
     assert known.of("other") == (7, "~")

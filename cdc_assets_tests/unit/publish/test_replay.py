@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from cdc_assets.assembly import publishing
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.errors import ConfigurationError
+from cdc_assets.errors import ConfigurationError, IncompleteReadError
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.overview import CaptureOverview
 from cdc_assets.publish.feed import Feed
 from cdc_assets.publish.span import Replay, Span, replay_of
 from cdc_assets_tests.crashes import PowerCutError, cut_after
@@ -98,6 +100,29 @@ def test_lsns_go_into_another_prefix(
         except PowerCutError:
             continue
     assert died.held() == undisturbed.held()
+
+
+def test_a_range_behind_which_the_lake_ends_is_not_reported_as_published(
+    config: CaptureConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(config, kafka=replace(config.kafka, servers="memory:9092"))
+    monkeypatch.setattr(publishing, "_check_free", lambda _config, _replay: None)
+    [state] = CaptureOverview(config).state.tables.values()
+
+    def publish(span: Span) -> MemoryBroker:
+        broker = MemoryBroker()
+        monkeypatch.setattr(publishing, "kafka_broker", lambda *_: broker)
+        again = Replay(span, "old")
+        assert not publishing.publish_topics(config, lambda _: None, follow=False, replay=again)
+        return broker
+
+    complete, later = CaptureOverview(config).state.complete_window, "7fffffff:00000000:0001"
+    for span in (Span(), Span(1, complete), Span(until=str(state.position))):
+        assert OTHER in publish(span).topics
+    with pytest.raises(IncompleteReadError, match=rf"0\.\.{complete + 1} is .*up to window {complete}\. "):
+        publish(Span(0, complete + 1))
+    with pytest.raises(IncompleteReadError, match=f"up to commit LSN {state.position}"):
+        publish(Span(until=later))
 
 
 def test_flat_records_are_replayed_too(config: CaptureConfig) -> None:

@@ -14,7 +14,7 @@ from cdc_assets.publish.view import published_report
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = [
-    {"event": event, "number": number, "rows": rows, "at": NOW - timedelta(seconds=age), "until": str(Lsn.from_int(number or 0))}
+    {"event": event, "number": number, "rows": rows, "at": NOW - timedelta(seconds=age), "database": "Shop", "until": str(Lsn.from_int(number or 0))}
     for event, number, rows, age in (
         ("complete", 1, 5, 100),
         ("planned", 2, None, 90),
@@ -34,7 +34,7 @@ ROWS = [
         (Published("lake", 1), 2, 60),
         (Published("lake", 3), 1, 20),
         (Published("lake", 4), 0, 0),
-        (Published("lake", -1, after=str(Lsn.from_int(3))), 1, 20),
+        (Published("lake", -1, after={"Shop": str(Lsn.from_int(3))}), 1, 20),
     ],
 )
 def test_what_waits_are_complete_windows_with_events_behind_the_marker(

@@ -1,5 +1,6 @@
 """A captured table with its lake, and a broker in memory."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,14 +42,19 @@ class World:
 
 
 def publisher(
-    config: CaptureConfig, broker: MemoryBroker, most: int = 5, after: str = "", replay: Replay | None = None
+    config: CaptureConfig,
+    broker: MemoryBroker,
+    most: int = 5,
+    after: str | Mapping[str, str] = "",
+    replay: Replay | None = None,
 ) -> Publisher:
     feed = Feed(config, TopicTables.of(config))
     if replay is None:
         broker.begins_with(feed)
     rename = partial(replay.topic, config.events.topic_prefix) if replay else None
     renderer = Renderer(config.kafka, rename)
-    return Publisher(feed, broker, renderer, most, lambda _: None, Beginning(after, replay.span if replay else None))
+    starts = after if isinstance(after, Mapping) else {"": after} if after else {}
+    return Publisher(feed, broker, renderer, most, lambda _: None, Beginning(starts, replay.span if replay else None))
 
 
 def published(

@@ -158,7 +158,9 @@ def publisher(world: World, broker: MemoryBroker, after: str = "") -> Publisher:
     """A publisher of its topics."""
     feed = Feed(world.config, TopicTables.of(world.config))
     broker.begins_with(feed)
-    return Publisher(feed, broker, Renderer(world.config.kafka), 1000, lambda _: None, Beginning(after))
+    return Publisher(
+        feed, broker, Renderer(world.config.kafka), 1000, lambda _: None, Beginning({"": after} if after else {})
+    )
 
 
 def publish_all(world: World, broker: MemoryBroker, after: str = "") -> Publisher:
