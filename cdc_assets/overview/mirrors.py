@@ -1,4 +1,5 @@
-"""Whether mirrors follow their topics: which cannot, with the reason that their last step has met, and whether anybody keeps them.
+"""Whether mirrors follow their topics: which cannot, with the reason that their last step has met, whether anybody keeps them, and what
+their tables lack.
 
 *What is late.* A mirror that lags its topic is the next step's, which may be minutes away. So it is late if it has not moved for
 `mirror.late.ms`, whatever others do: a step that kills its process leaves no reason, and others may go on. What has come only since counts from
@@ -21,6 +22,7 @@ from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.readings import Reading
+from cdc_assets.mirror.audit import seen_losses
 from cdc_assets.mirror.capture import ALL, check_settings, has_mirror
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, ledger_directory
@@ -74,7 +76,9 @@ def inspect_mirrors(overview: CaptureOverview, at: datetime) -> MirrorFindings:
     waiting = list(_waiting(overview, topics, at))
     late = [found for found in waiting if (found.seconds or 0.0) > config.mirror.late_s]
     ahead = [found for found in waiting if found.seconds is None]
-    return MirrorFindings([*_hindered(overview, topics), *_late(late)], list(_ahead(ahead)))
+    return MirrorFindings(
+        [*_hindered(overview, topics), *_lacking(overview, topics), *_late(late)], list(_ahead(ahead))
+    )
 
 
 def _hindered(overview: CaptureOverview, topics: Mapping[str, TableId]) -> Iterator[Trouble]:
@@ -83,6 +87,22 @@ def _hindered(overview: CaptureOverview, topics: Mapping[str, TableId]) -> Itera
             yield Trouble(f"the mirror of {topics[what]}", f"it cannot follow its topic: {found.why}")
         elif what == ALL:
             yield Trouble(ALL, f"they cannot follow since {found.since:%Y-%m-%d %H:%M:%S} UTC: {found.why}")
+
+
+def _lacking(overview: CaptureOverview, topics: Mapping[str, TableId]) -> Iterator[Trouble]:
+    """Mirrors whose tables lack data, as far as there is time to examine them."""
+    mirrors = MirrorTables.of(overview.config)
+    ledger = MirrorLedger(mirrors.tables, overview.config.events.topic_prefix)
+    found = seen_losses(mirrors, ledger.read, topics, seconds=overview.audit_s, turns=overview.turns)
+    lost = {topics[topic]: losses for topic, losses in found.items()}
+    for table, losses in list(lost.items())[:_MAX_NAMED]:
+        what = "; ".join(f"{loss.directory} {loss.what}" for loss in losses)
+        yield Trouble(
+            f"the mirror of {table}",
+            f"{what}. The next mirror run rebuilds it. Next: `cdc-assets mirror {table}`, or let Dagster's sensor run",
+        )
+    if others := list(lost)[_MAX_NAMED:]:
+        yield Trouble(ALL, f"those of {_named(others)} lack data, too. The next mirror run rebuilds them")
 
 
 def _late(late: Sequence[_Waiting]) -> Iterator[Trouble]:

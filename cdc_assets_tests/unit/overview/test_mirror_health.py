@@ -1,5 +1,6 @@
 """Mirrors that cannot follow, that nobody keeps, or that were never made are troubles of their capture, and so is a late Kafka."""
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from deltalake import DeltaTable
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
@@ -209,3 +211,40 @@ def test_kafka_that_is_late_is_a_trouble_after_its_limit(world: World, monkeypat
         found = PublishedReport(waiting=2, behind_s=behind_s)
         monkeypatch.setattr(report_builder, "published_of", lambda *_, found=found: found)
         assert world.report().health == health
+
+
+def without_a_file(folder: Path) -> None:
+    """As if somebody had removed it."""
+    Path(DeltaTable(str(folder)).file_uris()[0].removeprefix("file://")).unlink()
+
+
+@pytest.mark.parametrize("role", ["current", "history"])
+@pytest.mark.parametrize("what", ["file", "folder", "older copy"])
+def test_mirror_whose_tables_lack_data_is_a_trouble_at_once_and_made_again(
+    world: World, tmp_path: Path, what: str, role: str
+) -> None:
+    """Nothing changes, so no step would come to it."""
+    world.change()
+    world.mirrors.catch_up()
+    place = Path(world.config.lake.path) / f"shop.{world.orders}.__{role}"
+    shutil.copytree(place, tmp_path / "older")
+    world.server.commit((world.orders, "update", 50, "b"))
+    make_capture(world.server, world.config).stream()
+    world.mirrors.catch_up()
+    rows, told = DeltaTable(str(place)).to_pyarrow_table().num_rows, world.report(LATE)
+    assert (told.health, world.mirrors.behind()) == ("healthy", [])
+    if what == "file":
+        without_a_file(place)
+    else:
+        shutil.rmtree(place)
+    if what == "older copy":
+        shutil.copytree(tmp_path / "older", place)
+    (said,) = about_mirrors(world.report())
+    assert said.startswith(f"the mirror of {world.orders}: {place.name} ")
+    assert "The next mirror run rebuilds it" in said
+    assert world.report().health == "in trouble"
+    assert world.mirrors.behind() == [f"shop.{world.orders}"]
+    again = CaptureMirrors(world.config, LocalRunner(1), SystemClock())
+    assert again.catch_up() == {}
+    assert (about_mirrors(world.report()), world.mirrors.behind()) == ([], [])
+    assert DeltaTable(str(place)).to_pyarrow_table().num_rows == rows
