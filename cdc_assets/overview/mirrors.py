@@ -2,9 +2,10 @@
 their tables lack.
 
 *What is late.* A mirror that lags its topic is the next step's, which may be minutes away. So it is late if it has not moved for
-`mirror.late.ms`, whatever others do: a step that kills its process leaves no reason, and others may go on. What has come only since counts from
-then, so that a change after quiet hours is not late at once. A mirror that was never begun has had that time since its table was read, and
-since the first mirror was begun. If none ever was, the time counts from when the manifest was made.
+`mirror.late.ms`, whatever others do: a step that kills its process leaves no reason, and others may go on. What has come only since counts
+from then, so that a change after quiet hours is not late at once. One that waits until it is known where a snapshot's rows end in the log
+has had that time since the snapshot, too. A mirror that was never begun has had that time since its table was read, and since the first
+mirror was begun. If none ever was, the time counts from when the manifest was made.
 """
 
 import json
@@ -22,6 +23,7 @@ from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.readings import Reading
+from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.audit import seen_losses
 from cdc_assets.mirror.capture import ALL, check_settings, has_mirror
 from cdc_assets.mirror.delta import MirrorTables
@@ -145,16 +147,18 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
     let_go = cache(lambda database: _let_go(overview.rows(), database))
     for topic, table in topics.items():
         state, readings = states.get(topic, MirrorState()), overview.state.readings.get(table, ())
-        if not is_behind(state, overview.known[table], readings):
+        is_held = _is_held(state, overview.known[table], readings)
+        if not is_held and not is_behind(state, overview.known[table], readings):
             continue
-        is_held = _is_held(state, readings)
         if is_held and table.database in overview.state.snapshots:
             continue  # it is reading still, which its table says
-        times = [newest]
-        if not is_held:
+        if is_held:  # others that move say nothing of it
+            times = [state.moved or begun, read().get(table)]
+        else:
             is_begun = state.moved or state.step
             moved = [state.moved or newest] if is_begun else [begun, read().get(table)]
-            times = [*moved, came(table.database, state.lsn), let_go(table.database) if readings else None]
+            times = [*moved, let_go(table.database) if readings else None]
+        times.append(came(table.database, state.lsn))
         since = max(filter(None, times), default=None)
         yield _Waiting(table, is_held, 0.0 if since is None else seconds_behind(at, since), not rows)
 
@@ -192,9 +196,13 @@ def _reached(row: Row) -> str | None:
     return max((table["position"] for table in tables if table["position"]), default=None)
 
 
-def _is_held(state: MirrorState, readings: Sequence[Reading]) -> bool:
-    """Whether it is unknown yet where rows of a table end in the log."""
-    return not state.is_keyless and any(reading.high is None for reading in readings)
+def _is_held(state: MirrorState, known: TableState, readings: Sequence[Reading]) -> bool:
+    """Whether a mirror is not where its topic is while it is unknown where rows of its table end in the log.
+
+    That it has come as far as it can says nothing: it waits before these rows, however far its topic is.
+    """
+    is_open = not state.is_keyless and any(reading.high is None for reading in readings)
+    return is_open and known.reached is not None and state.lsn < str(known.reached)
 
 
 def _named(tables: Sequence[TableId]) -> str:

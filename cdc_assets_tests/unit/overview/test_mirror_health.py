@@ -14,9 +14,10 @@ from deltalake import DeltaTable
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture import readings
 from cdc_assets.capture.readings import OpenReadings
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError
+from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError, QueryError
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.overview import CaptureReport, inspect_server, report_builder
@@ -188,6 +189,38 @@ def test_mirrors_that_wait_for_a_snapshot_are_no_trouble_while_it_reads(
     make_capture(world.server, world.config).stream()
     world.mirrors.catch_up()
     assert about_mirrors(world.report(LATE)) == []
+
+
+def test_mirror_before_a_reading_without_an_end_is_a_trouble_though_others_move(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has come as far as it can, and its topic goes on; each question for the end of the reading fails."""
+    monkeypatch.setattr(SystemClock, "now", lambda _: world.server.now)
+    world.mirrors.catch_up()
+
+    def refused(*_: object, **__: object) -> None:
+        raise QueryError("VIEW DATABASE STATE was denied.")
+
+    def follow(number: int) -> timedelta:
+        world.server.commit((world.orders, "insert", number, "b"), (world.lines, "insert", number, "a"))
+        make_capture(world.server, world.config).stream()
+        world.mirrors.catch_up()
+        return world.server.now - datetime.now(UTC)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(readings, "Moment", refused)
+        make_capture(world.server, world.config).snapshot([world.orders])
+        world.server.now += 24 * LATE
+        assert about_mirrors(world.report(follow(2000))) == [], "what has come only now is not late"
+        for turn in range(3):
+            world.server.now += LATE / 2
+            now = follow(2001 + turn)
+        (said,) = about_mirrors(world.report(now))
+        assert world.report(now).health == "in trouble"
+        assert f"those of {world.orders} wait until it is known" in said
+        assert world.mirrors.behind() == [], "no run of mirrors can do anything"
+    follow(2010)
+    assert about_mirrors(world.report(follow(2011) + LATE)) == []
 
 
 @pytest.mark.parametrize(("error", "told"), [(LakeAwayError("No answer."), 1), (FencedError("Another one."), 0)])
