@@ -53,7 +53,9 @@ def mirror(
     with listening(give_up), task_runner(local, f"{settings.name} mirror") as runner:
         mirrors = open_mirrors(settings, runner, _ignore if as_json else _print_step)
         wanted = mirrors.named(tables) if tables else None
-        troubles = _caught_up(lambda: mirrors.catch_up(wanted, anew=rebuild), settings.streaming.retry_wait_s)
+        troubles = _caught_up(
+            lambda: mirrors.catch_up(wanted, anew=rebuild, suspected=wanted or ()), settings.streaming.retry_wait_s
+        )
         states = mirrors.states()
     for topic, error in troubles.items():
         err.print(f"{topic}: {error}", style="bold red", markup=False, soft_wrap=True)

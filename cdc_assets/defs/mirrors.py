@@ -34,6 +34,7 @@ from cdc_assets.core.interruption import sleep
 from cdc_assets.core.ran_on import NOWHERE, JobAccount, RanOn
 from cdc_assets.defs.captures import CaptureResource
 from cdc_assets.defs.catalog import CaptureCatalog
+from cdc_assets.defs.derived_runs import MIRRORS_TAG
 from cdc_assets.defs.failures import as_step
 from cdc_assets.defs.row_facts import ran_on_facts
 from cdc_assets.defs.runs import is_asked_for
@@ -103,7 +104,9 @@ def mirror_assets(catalog: CaptureCatalog) -> dg.AssetsDefinition:
                 table for role in catalog.mirror_roles for key, table in catalog.keys(role).items() if key in selected
             }
             captured = opened.captured(tables)
-            troubles = opened.catch_up(captured, anew=config.rebuild)
+            named = context.run.tags.get(MIRRORS_TAG, "").split(", ")
+            suspected = [table for table in captured if catalog.topic(table) in named]
+            troubles = opened.catch_up(captured, anew=config.rebuild, suspected=suspected)
             if not is_sensors:
                 topics = [catalog.topic(table) for table in captured]
                 reports |= _unmoved(opened, [topic for topic in topics if topic not in {*reports, *troubles}])

@@ -17,8 +17,8 @@ table costs four records, another one only its materialization.
 
 *Run keys, failures, terminations:* `schedule`.
 
-*Mirrors* follow in the runs that write topics. Some may lag while nothing else is to do, because they are new or their last step
-failed. Then a run only for them is started, one after each run of the capture, or when somebody else has written; also before the next stream, if a
+*Mirrors* follow in the runs that write topics. Some may lag while nothing else is to do, because they are new, their last step
+failed or their tables lack data. Then a run only for them is started, one after each run of the capture, or when somebody else has written; also before the next stream, if a
 run did not wait for them any more. One that is refused, or that cannot be queried, keeps lagging, and keeps the sensor from nothing.
 
 They also wait until it is known up to where in the log a snapshot has read, which a run finds out. Where the last one ended without that, and

@@ -78,13 +78,19 @@ class Mirrors:
         self._audited = set[str]()  # against the record
 
     def catch_up(
-        self, tables: Sequence[MirroredTable], *, anew: bool = False, should_end: Callable[[], bool] = lambda: False
+        self,
+        tables: Sequence[MirroredTable],
+        *,
+        anew: bool = False,
+        should_end: Callable[[], bool] = lambda: False,
+        suspected: Collection[str] = (),
     ) -> Mapping[str, CdcError]:
         """Apply what is new, step after step.
 
         Args:
             anew: whether the mirrors are rebuilt from their topics.
             should_end: asked between two turns.
+            suspected: topics whose mirrors may lack something, which is examined whatever time it takes.
 
         Returns:
             Topics whose mirror could not follow, with the reason; the others did.
@@ -94,7 +100,8 @@ class Mirrors:
             LakeError: the ledger cannot be written.
         """
         self._ledger.claim()
-        rebuilt = {table.topic for table in tables} if anew else self._damaged([table.topic for table in tables])
+        topics = [table.topic for table in tables]
+        rebuilt = set(topics) if anew else self._damaged(topics, suspected)
         troubles: dict[str, CdcError] = {}
         left = list(tables)
         while left and not should_end():
@@ -125,10 +132,10 @@ class Mirrors:
         is_unknown = isinstance(troubles.get(topic), UnknownRowError) and topic not in rebuilt
         return is_unknown and newest.target.read > self._state(topic).lsn
 
-    def _damaged(self, topics: Sequence[str]) -> set[str]:
+    def _damaged(self, topics: Sequence[str], suspected: Collection[str]) -> set[str]:
         """Mirrors whose tables lack what the record says; each is checked once, and again while it is not rebuilt."""
         new = [topic for topic in topics if topic not in self._audited]
-        lost = damaged_mirrors(self._tables, self._ledger.state, new)
+        lost = damaged_mirrors(self._tables, self._ledger.state, new, suspected)
         self._audited |= set(topics) - lost
         return lost
 

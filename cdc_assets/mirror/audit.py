@@ -9,12 +9,16 @@ commits, the tables have reached steps that it does not know. A step that is pla
 events were in it. So a step that is found counts only if it took the events that the plan names, and no number is given twice.
 
 Either way the mirror is rebuilt from its topic, and that is said. *Crash*: nothing is written here.
+
+*From outside*, for reports and the sensor, one list of the lake finds folders that are gone, and all else is examined in turns while time
+remains: reading a commit of each table would cost a lake of a thousand mirrors too much. A step may be made meanwhile, so what
+was found counts only if the record says the same after it.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from cdc_assets.lake.audit import Turns, audit
+from cdc_assets.lake.audit import Examined, Loss, Turns, audit
 from cdc_assets.lake.commits import rows_by_path
 from cdc_assets.lake.marks import Mark
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
@@ -48,27 +52,70 @@ def _mark(tables: MirrorTables, directory: str) -> TableMark:
     return -1 if step is None else step, handle.version(), rows
 
 
-def damaged_mirrors(tables: MirrorTables, states: Mapping[str, MirrorState], topics: Sequence[str]) -> set[str]:
-    """Topics whose mirror lacks what the record says; it is logged. Those with a step in flight are left for the next look.
+def damaged_mirrors(
+    tables: MirrorTables, states: Mapping[str, MirrorState], topics: Sequence[str], suspected: Collection[str] = ()
+) -> set[str]:
+    """Topics whose mirror lacks what the record says; it is logged. Those with a step in flight are left for the next time.
+
+    Args:
+        suspected: topics whose mirrors are examined whatever time that takes.
 
     Raises:
         LakeAwayError: the store does not answer.
     """
-    marks = {
-        directory: (topic, Mark(step, version, rows, counted=version))
+    marks = _marks(states, topics)
+    whole = {directory for topic in suspected for directory in directories(topic)}
+    found = audit(tables.tables, marks, marks, whole=whole, seconds=_SECONDS, turns=Turns())  # nothing records this
+    lost = _losses(found, topics)
+    for topic, losses in lost.items():
+        for loss in losses:
+            log.warning("Rebuilding the mirror of %s: %s %s.", topic, loss.directory, loss.what)
+    return set(lost)
+
+
+def seen_losses(
+    tables: MirrorTables,
+    read: Callable[[], Mapping[str, MirrorState]],
+    topics: Collection[str],
+    *,
+    seconds: float | None,
+    turns: Turns,
+) -> Mapping[str, Sequence[Loss]]:
+    """What mirrors lack as far as it is found from outside, by topic; nothing is logged.
+
+    Args:
+        read: reads the record.
+        seconds: time limit; None examines all of them.
+        turns: of whoever searches.
+
+    Raises:
+        LakeError: the lake cannot be listed, or the record cannot be read.
+    """
+    states = read()
+    if not (marks := _marks(states, topics)):
+        return {}
+    gone = marks.keys() - set(tables.location.directories())
+    found = audit(tables.tables, marks, marks, whole=gone, seconds=seconds, turns=turns, first_sight=False)
+    if not (lost := _losses(found, topics)):
+        return {}
+    now = read()
+    return {topic: losses for topic, losses in lost.items() if now.get(topic) == states[topic]}
+
+
+def _marks(states: Mapping[str, MirrorState], topics: Collection[str]) -> dict[str, Mark]:
+    """What the tables of mirrors must hold, without those with a step in flight."""
+    return {
+        directory: Mark(step, version, rows, counted=version)
         for topic in topics
-        for directory, (step, version, rows) in zip(directories(topic), _marks(states.get(topic)), strict=False)
+        if (state := states.get(topic)) is not None and state.pending is None
+        for directory, (step, version, rows) in zip(directories(topic), state.marks, strict=False)
     }
-    known = {name: mark for name, (_, mark) in marks.items()}
-    found = audit(tables.tables, known, marks, seconds=_SECONDS, turns=Turns())  # nothing records what was examined
-    lost = {name: examined.loss for name, examined in found.items() if examined.loss is not None}
-    for name, loss in lost.items():
-        log.warning("Rebuilding the mirror of %s: %s %s.", marks[name][0], name, loss.what)
-    return {marks[name][0] for name in lost}
 
 
-def _marks(state: MirrorState | None) -> tuple[TableMark, ...]:
-    return () if state is None or state.pending is not None else state.marks
+def _losses(found: Mapping[str, Examined], topics: Collection[str]) -> dict[str, list[Loss]]:
+    lost = {name: result.loss for name, result in found.items() if result.loss is not None}
+    by_topic = {topic: [lost[name] for name in directories(topic) if name in lost] for topic in topics}
+    return {topic: losses for topic, losses in by_topic.items() if losses}
 
 
 def unknown_step(tables: MirrorTables, topic: str, state: MirrorState) -> int:

@@ -20,6 +20,7 @@ from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import CdcError, ConfigurationError, FencedError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.audit import Turns
 from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.placeholders import placeholders
 from cdc_assets.lake.retained import retained
@@ -32,6 +33,7 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.mirror.altered import changes, followed
 from cdc_assets.mirror.apply import Mirrors
+from cdc_assets.mirror.audit import seen_losses
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.describe import describe
 from cdc_assets.mirror.exact_keys import exact_files
@@ -47,6 +49,8 @@ log = logging.getLogger(__name__)
 _NEEDED = frozenset("cudr")
 ALL = "The mirrors"
 """What cannot continue if no mirror can."""
+_AUDIT_S = 0.1
+"""Seconds for examining the tables of mirrors that are where their topics are; others each time."""
 _PASSES = 8
 """Structures of a table that a mirror passes in one call, each with a pass of its own; the next call continues."""
 
@@ -128,6 +132,7 @@ class CaptureMirrors:
         *,
         anew: bool = False,
         should_end: Callable[[], bool] = lambda: False,
+        suspected: Collection[TableId] = (),
     ) -> Mapping[str, CdcError]:
         """Bring mirrors to where their topics are; then remove what was replaced long ago.
 
@@ -135,6 +140,7 @@ class CaptureMirrors:
             wanted: tables; None takes all that have a mirror by the settings.
             anew: whether they are rebuilt from their topics.
             should_end: asked between two steps.
+            suspected: tables whose mirrors may lack something, which is examined whatever time it takes.
 
         Returns:
             Topics whose mirror could not follow, with the reason.
@@ -145,12 +151,13 @@ class CaptureMirrors:
             LakeError: the lake cannot be read or written.
         """
         began, tried = self._clock.now(), list[str]()
+        topics = {topic_name(table, self._config.events) for table in suspected}
         try:
             for _ in range(_PASSES):
                 found, troubles = self.found(wanted)
                 # if it is to end already, no step is tried, and nothing is known of what hindered the last one
                 tried = [] if should_end() else [table.topic for table in found]
-                troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end)
+                troubles |= self._mirrors.catch_up(found, anew=anew, should_end=should_end, suspected=topics)
                 anew = False
                 if should_end() or not any(one.is_partial and one.topic not in troubles for one in found):
                     break
@@ -237,18 +244,21 @@ class CaptureMirrors:
         return [table for table in sorted(self._manifest.read().tables) if table in wanted]
 
     def behind(self) -> list[str]:
-        """Topics that are ahead of their mirrors.
+        """Topics that are ahead of their mirrors, or whose mirrors lack data; of these as many are examined each time as there is time for.
 
         Raises:
             LakeError: the lake cannot be read.
         """
         states, captured = self.states(), self._manifest.read()
-        found = []
-        for table in self._chosen(captured, None):
-            topic = topic_name(table, self._config.events)
-            if is_behind(states.get(topic, MirrorState()), captured.tables[table], captured.readings.get(table, ())):
-                found.append(topic)
-        return found
+        tables = {topic_name(table, self._config.events): table for table in self._chosen(captured, None)}
+        found = {
+            topic
+            for topic, table in tables.items()
+            if is_behind(states.get(topic, MirrorState()), captured.tables[table], captured.readings.get(table, ()))
+        }
+        others = tables.keys() - found
+        lost = seen_losses(self.tables, self.states, others, seconds=_AUDIT_S, turns=Turns())
+        return [topic for topic in tables if topic in found or topic in lost]
 
     def found(self, wanted: Sequence[TableId] | None = None) -> tuple[list[MirroredTable], dict[str, CdcError]]:
         """Tables with a mirror and what is known of them; and topics of which none can be made, with the reason."""

@@ -87,7 +87,7 @@ class CaptureOverview:
         turns: Turns | None = None,
     ) -> None:
         self.lake = TopicTables.of(config)
-        self.config, self._asked, self._audit_s, self._turns = config, source, audit_s, turns or Turns()
+        self.config, self._asked, self.audit_s, self.turns = config, source, audit_s, turns or Turns()
         self._manifest = Manifest(self.lake, config.events.topic_prefix)
         self._rows = self._manifest.rows()
         self.state: CaptureState = FOLDING.state(self._rows)
@@ -153,7 +153,7 @@ class CaptureOverview:
             LakeError: the lake cannot be read.
         """
         found = (
-            audited(self.lake, self.state, self.config, seconds=self._audit_s, turns=self._turns) if self.known else {}
+            audited(self.lake, self.state, self.config, seconds=self.audit_s, turns=self.turns) if self.known else {}
         )
         newer = "holds windows that the manifest does not know, which is an older one"
         losses = [result.loss for result in found.values() if result.loss is not None]
@@ -191,8 +191,8 @@ class CaptureOverview:
         lost = {loss.directory for loss in self.losses}
         marks = {name: mark for name, mark in self.state.marks.items() if name not in lost}
         topics = {topic_of(name) for name in self.state.marks}
-        versions = doubled_versions(MirrorTables.of(self.config), topics, seconds=self._audit_s)
-        return [*rewritten(self.lake, marks, whole=self._audit_s is None), *versions]
+        versions = doubled_versions(MirrorTables.of(self.config), topics, seconds=self.audit_s)
+        return [*rewritten(self.lake, marks, whole=self.audit_s is None), *versions]
 
     @property
     def foreign(self) -> Sequence[str]:

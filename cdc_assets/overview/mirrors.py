@@ -1,9 +1,11 @@
-"""Whether mirrors follow their topics: which cannot, with the reason that their last step has met, and whether anybody keeps them.
+"""Whether mirrors follow their topics: which cannot, with the reason that their last step has met, whether anybody keeps them, and what
+their tables lack.
 
 *What is late.* A mirror that lags its topic is the next step's, which may be minutes away. So it is late if it has not moved for
-`mirror.late.ms`, whatever others do: a step that kills its process leaves no reason, and others may go on. What has come only since counts from
-then, so that a change after quiet hours is not late at once. A mirror that was never begun has had that time since its table was read, and
-since the first mirror was begun. If none ever was, the time counts from when the manifest was made.
+`mirror.late.ms`, whatever others do: a step that kills its process leaves no reason, and others may go on. What has come only since counts
+from then, so that a change after quiet hours is not late at once. One that waits until it is known where a snapshot's rows end in the log
+has had that time since the snapshot, too. A mirror that was never begun has had that time since its table was read, and since the first
+mirror was begun. If none ever was, the time counts from when the manifest was made.
 """
 
 import json
@@ -21,6 +23,8 @@ from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.readings import Reading
+from cdc_assets.ledger.table_state import TableState
+from cdc_assets.mirror.audit import seen_losses
 from cdc_assets.mirror.capture import ALL, check_settings, has_mirror
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, ledger_directory
@@ -74,7 +78,9 @@ def inspect_mirrors(overview: CaptureOverview, at: datetime) -> MirrorFindings:
     waiting = list(_waiting(overview, topics, at))
     late = [found for found in waiting if (found.seconds or 0.0) > config.mirror.late_s]
     ahead = [found for found in waiting if found.seconds is None]
-    return MirrorFindings([*_hindered(overview, topics), *_late(late)], list(_ahead(ahead)))
+    return MirrorFindings(
+        [*_hindered(overview, topics), *_lacking(overview, topics), *_late(late)], list(_ahead(ahead))
+    )
 
 
 def _hindered(overview: CaptureOverview, topics: Mapping[str, TableId]) -> Iterator[Trouble]:
@@ -83,6 +89,22 @@ def _hindered(overview: CaptureOverview, topics: Mapping[str, TableId]) -> Itera
             yield Trouble(f"the mirror of {topics[what]}", f"it cannot follow its topic: {found.why}")
         elif what == ALL:
             yield Trouble(ALL, f"they cannot follow since {found.since:%Y-%m-%d %H:%M:%S} UTC: {found.why}")
+
+
+def _lacking(overview: CaptureOverview, topics: Mapping[str, TableId]) -> Iterator[Trouble]:
+    """Mirrors whose tables lack data, as far as there is time to examine them."""
+    mirrors = MirrorTables.of(overview.config)
+    ledger = MirrorLedger(mirrors.tables, overview.config.events.topic_prefix)
+    found = seen_losses(mirrors, ledger.read, topics, seconds=overview.audit_s, turns=overview.turns)
+    lost = {topics[topic]: losses for topic, losses in found.items()}
+    for table, losses in list(lost.items())[:_MAX_NAMED]:
+        what = "; ".join(f"{loss.directory} {loss.what}" for loss in losses)
+        yield Trouble(
+            f"the mirror of {table}",
+            f"{what}. The next mirror run rebuilds it. Next: `cdc-assets mirror {table}`, or let Dagster's sensor run",
+        )
+    if others := list(lost)[_MAX_NAMED:]:
+        yield Trouble(ALL, f"those of {_named(others)} lack data, too. The next mirror run rebuilds them")
 
 
 def _late(late: Sequence[_Waiting]) -> Iterator[Trouble]:
@@ -125,16 +147,18 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
     let_go = cache(lambda database: _let_go(overview.rows(), database))
     for topic, table in topics.items():
         state, readings = states.get(topic, MirrorState()), overview.state.readings.get(table, ())
-        if not is_behind(state, overview.known[table], readings):
+        is_held = _is_held(state, overview.known[table], readings)
+        if not is_held and not is_behind(state, overview.known[table], readings):
             continue
-        is_held = _is_held(state, readings)
         if is_held and table.database in overview.state.snapshots:
             continue  # it is reading still, which its table says
-        times = [newest]
-        if not is_held:
+        if is_held:  # others that move say nothing of it
+            times = [state.moved or begun, read().get(table)]
+        else:
             is_begun = state.moved or state.step
             moved = [state.moved or newest] if is_begun else [begun, read().get(table)]
-            times = [*moved, came(table.database, state.lsn), let_go(table.database) if readings else None]
+            times = [*moved, let_go(table.database) if readings else None]
+        times.append(came(table.database, state.lsn))
         since = max(filter(None, times), default=None)
         yield _Waiting(table, is_held, 0.0 if since is None else seconds_behind(at, since), not rows)
 
@@ -172,9 +196,13 @@ def _reached(row: Row) -> str | None:
     return max((table["position"] for table in tables if table["position"]), default=None)
 
 
-def _is_held(state: MirrorState, readings: Sequence[Reading]) -> bool:
-    """Whether it is unknown yet where rows of a table end in the log."""
-    return not state.is_keyless and any(reading.high is None for reading in readings)
+def _is_held(state: MirrorState, known: TableState, readings: Sequence[Reading]) -> bool:
+    """Whether a mirror is not where its topic is while it is unknown where rows of its table end in the log.
+
+    That it has come as far as it can says nothing: it waits before these rows, however far its topic is.
+    """
+    is_open = not state.is_keyless and any(reading.high is None for reading in readings)
+    return is_open and known.reached is not None and state.lsn < str(known.reached)
 
 
 def _named(tables: Sequence[TableId]) -> str:

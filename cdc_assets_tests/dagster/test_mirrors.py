@@ -111,6 +111,25 @@ def test_the_sensor_starts_a_run_for_mirrors_that_are_behind(shop: Shop, monkeyp
         assert tick(shop, instance).skip_message == "Nothing new."
 
 
+@pytest.mark.long
+def test_the_sensor_starts_a_run_for_a_mirror_that_lacks_data(shop: Shop) -> None:
+    """Its file was removed, and nothing changes, so no other run would come to it."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert shop.snapshot(instance).success
+        assert shop.changes(instance).success
+        rows = current(shop, "customers")
+        assert tick(shop, instance).skip_message == "Nothing new."
+        topic = f"shop.{sample.DATABASE}.dbo.customers"
+        place = shop.folder / "lake" / f"{topic}.__current"
+        (path,) = DeltaTable(str(place)).file_uris()
+        (place / path.rpartition("/")[2]).unlink()
+        asked = tick(shop, instance)
+        assert (asked.job_name, asked.tags[MIRRORS_TAG]) == ("shop_mirror", topic)
+        assert shop.run("shop_mirror", instance, tags=asked.tags).success
+        assert current(shop, "customers") == rows
+        assert tick(shop, instance).skip_message == "Nothing new."
+
+
 def test_assets_of_tables_with_a_mirror(shop: Shop) -> None:
     keys = {spec.key for spec in shop.definitions().resolve_all_asset_specs()}
     made = {table for table in TABLES if key(table, "current") in keys and key(table, "history") in keys}

@@ -1,5 +1,6 @@
 """Mirrors that cannot follow, that nobody keeps, or that were never made are troubles of their capture, and so is a late Kafka."""
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,12 +10,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from deltalake import DeltaTable
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture import readings
 from cdc_assets.capture.readings import OpenReadings
 from cdc_assets.config.settings import CaptureConfig
-from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError
+from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError, QueryError
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.overview import CaptureReport, inspect_server, report_builder
@@ -188,6 +191,38 @@ def test_mirrors_that_wait_for_a_snapshot_are_no_trouble_while_it_reads(
     assert about_mirrors(world.report(LATE)) == []
 
 
+def test_mirror_before_a_reading_without_an_end_is_a_trouble_though_others_move(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has come as far as it can, and its topic goes on; each question for the end of the reading fails."""
+    monkeypatch.setattr(SystemClock, "now", lambda _: world.server.now)
+    world.mirrors.catch_up()
+
+    def refused(*_: object, **__: object) -> None:
+        raise QueryError("VIEW DATABASE STATE was denied.")
+
+    def follow(number: int) -> timedelta:
+        world.server.commit((world.orders, "insert", number, "b"), (world.lines, "insert", number, "a"))
+        make_capture(world.server, world.config).stream()
+        world.mirrors.catch_up()
+        return world.server.now - datetime.now(UTC)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(readings, "Moment", refused)
+        make_capture(world.server, world.config).snapshot([world.orders])
+        world.server.now += 24 * LATE
+        assert about_mirrors(world.report(follow(2000))) == [], "what has come only now is not late"
+        for turn in range(3):
+            world.server.now += LATE / 2
+            now = follow(2001 + turn)
+        (said,) = about_mirrors(world.report(now))
+        assert world.report(now).health == "in trouble"
+        assert f"those of {world.orders} wait until it is known" in said
+        assert world.mirrors.behind() == [], "no run of mirrors can do anything"
+    follow(2010)
+    assert about_mirrors(world.report(follow(2011) + LATE)) == []
+
+
 @pytest.mark.parametrize(("error", "told"), [(LakeAwayError("No answer."), 1), (FencedError("Another one."), 0)])
 def test_what_stops_all_mirrors_is_told_until_they_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch, error: CdcError, told: int
@@ -209,3 +244,40 @@ def test_kafka_that_is_late_is_a_trouble_after_its_limit(world: World, monkeypat
         found = PublishedReport(waiting=2, behind_s=behind_s)
         monkeypatch.setattr(report_builder, "published_of", lambda *_, found=found: found)
         assert world.report().health == health
+
+
+def without_a_file(folder: Path) -> None:
+    """As if somebody had removed it."""
+    Path(DeltaTable(str(folder)).file_uris()[0].removeprefix("file://")).unlink()
+
+
+@pytest.mark.parametrize("role", ["current", "history"])
+@pytest.mark.parametrize("what", ["file", "folder", "older copy"])
+def test_mirror_whose_tables_lack_data_is_a_trouble_at_once_and_made_again(
+    world: World, tmp_path: Path, what: str, role: str
+) -> None:
+    """Nothing changes, so no step would come to it."""
+    world.change()
+    world.mirrors.catch_up()
+    place = Path(world.config.lake.path) / f"shop.{world.orders}.__{role}"
+    shutil.copytree(place, tmp_path / "older")
+    world.server.commit((world.orders, "update", 50, "b"))
+    make_capture(world.server, world.config).stream()
+    world.mirrors.catch_up()
+    rows, told = DeltaTable(str(place)).to_pyarrow_table().num_rows, world.report(LATE)
+    assert (told.health, world.mirrors.behind()) == ("healthy", [])
+    if what == "file":
+        without_a_file(place)
+    else:
+        shutil.rmtree(place)
+    if what == "older copy":
+        shutil.copytree(tmp_path / "older", place)
+    (said,) = about_mirrors(world.report())
+    assert said.startswith(f"the mirror of {world.orders}: {place.name} ")
+    assert "The next mirror run rebuilds it" in said
+    assert world.report().health == "in trouble"
+    assert world.mirrors.behind() == [f"shop.{world.orders}"]
+    again = CaptureMirrors(world.config, LocalRunner(1), SystemClock())
+    assert again.catch_up() == {}
+    assert (about_mirrors(world.report()), world.mirrors.behind()) == ([], [])
+    assert DeltaTable(str(place)).to_pyarrow_table().num_rows == rows
