@@ -97,6 +97,11 @@ class EngineConfig:
         return self.properties.get("connector.class", "").strip() in (FILES, KAFKA)
 
     @property
+    def streams(self) -> bool:
+        """Whether the connector reads the log once tables are read."""
+        return self.properties.get("snapshot.mode") != "initial_only"
+
+    @property
     def poll_interval_s(self) -> float:
         """How often the connector asks its database (`poll.interval.ms`), in seconds; so often its sensor does, too."""
         text = self.properties.get("poll.interval.ms", "").strip()

@@ -3,7 +3,8 @@
 *What is reported.* A connector reads one log for all tables, and its offset is all that it knows. So there is one position, one
 lag and one retention, and a table has no position of its own. The time of the position is in the offset, by the database's clock.
 
-*Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`). Otherwise changes may be
+*Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`), or the mode of snapshots reads no log,
+and they are taken. Otherwise changes may be
 unread: while changes arrive, they are as late as the newest one that has arrived; else no later than the time at which the
 connector was last heard. A run that has just begun is given time to hear it; runs that begin again and again and hear nothing are not: the
 first of them counts. A batch that is planned and not in its tables is `windows`. A time that lies ahead of the clock is of a clock that was
@@ -66,7 +67,7 @@ class Answers:
     Args:
         now: its clock.
         end: where its log ends.
-        proved: whether the lake holds everything up to there.
+        proved: whether the lake holds everything up to there that is to be read.
         tables: that the connector's filters let through.
         unsent: those among them whose changes the database does not send, with the reason and the next step.
     """
@@ -102,7 +103,8 @@ def _ask(overview: EngineOverview, probe: SourceProbe) -> Answers:
     end = probe.log_end()
     captured = [schema.table for schema in probe.tables()]
     tables = () if routes(overview.config) else captured
-    proved, retention = is_complete(overview.state, probe, end), probe.retention(overview.point)
+    proved = overview.is_over or is_complete(overview.state, probe, end)
+    retention = probe.retention(None if overview.is_over else overview.point)
     return Answers(probe.clock(), end, retention, proved, tables, probe.unsent(captured))
 
 
@@ -220,7 +222,7 @@ def _troubles(overview: EngineOverview, asked: Asked) -> Iterator[Trouble]:
 
 def _tables(overview: EngineOverview, answers: Answers | None) -> Iterator[TableReport]:
     found = {topic.table: topic for topic in overview.topics}
-    streams = overview.config.properties.get("snapshot.mode") != "initial_only"
+    streams = overview.config.streams
     lost = answers.retention.lost if answers else ""
     headroom_h = _headroom_h(overview, answers)
     for topic in found.values():

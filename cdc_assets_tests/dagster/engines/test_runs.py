@@ -1,7 +1,7 @@
 """Assets, runs, the sensor and the checks of a capture by an embedded connector."""
 
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock, patch
 
 import dagster as dg
@@ -9,15 +9,17 @@ import pytest
 
 from cdc_assets import EnvelopeIOManager, SchemaHistoryIOManager, SparkResource
 from cdc_assets.connectors.engine.feed import Chunk
-from cdc_assets.connectors.engine.source import Retention
+from cdc_assets.connectors.engine.source import LogPoint, Retention
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs import schedule
 from cdc_assets.defs.engines import sensor
+from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.keys import Role
-from cdc_assets.defs.sensors import HINDERED_TAG
+from cdc_assets.defs.sensors import HINDERED_TAG, SIGNAL_TAG
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.errors import ConfigurationError, EngineError, InvalidValueError
 from cdc_assets.ledger.hindrances import THE_RUN
+from cdc_assets.overview.engine import answers_of, report_of_engine
 from cdc_assets_tests.appends import appends_in_logs
 from cdc_assets_tests.dagster.engines.deployment import (
     BATCHES,
@@ -290,6 +292,33 @@ def test_checks_pass_only_on_what_is_proved(shop: Deployment) -> None:
     gone = shop.checks()["complete_to_log_end"]
     assert (gone.passed, gone.severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert "must hold batch" in (gone.description or "")
+
+
+def test_a_mode_that_reads_no_log_needs_no_run_once_its_snapshot_is_complete(
+    shop: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change in the database started one, which could read nothing, and the lag grew for ever."""
+
+    def retention(_: Database, recorded: LogPoint | None) -> Retention:
+        return Retention() if recorded is None else Retention("The binlog was purged.")
+
+    signals = shop.folder / "signals.jsonl"
+    shop.more |= {"snapshot.mode": "initial_only", "signal.enabled.channels": "file", "signal.file": str(signals)}
+    shop.connector = Connector(EVENTS[:3])
+    assert not shop.checks()["complete_to_log_end"].passed, "nothing is captured"
+    assert shop.changes().success
+    monkeypatch.setattr(Database, "retention", retention)
+    for shop.database.end in (11, 12, 13):
+        assert "snapshot.mode=initial_only reads no log" in shop.tick().skip_message
+        checks = shop.checks()
+        assert all(check.passed for check in checks.values())
+        assert "No table streams" in (checks["complete_to_log_end"].description or "")
+    overview = ConnectorResource(properties=shop.properties()).overview()
+    asked = answers_of(overview, lambda: shop.database.open(overview.config))
+    report = report_of_engine(overview, asked, datetime.now(UTC) + timedelta(hours=9))
+    assert (report.health, report.databases[0].lag.behind_s) == ("healthy", 0.0)
+    signals.write_text("{}\n")
+    assert shop.tick().tags[SIGNAL_TAG] == "file"
 
 
 def test_an_error_of_the_connector_is_seen_and_passes(shop: Deployment) -> None:
