@@ -29,9 +29,11 @@ from datetime import datetime
 from typing import Any
 
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.connectors.engine.filters import passing
 from cdc_assets.connectors.engine.overview import EngineOverview, EngineTopic
+from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
-from cdc_assets.connectors.engine.topics import routes
+from cdc_assets.connectors.engine.topics import routes, topic_of
 from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
@@ -57,6 +59,7 @@ NOT_ASKED = "The database"
 _SOURCE = "the source"
 _OF_OTHERS = "Other programs wrote the events, so there is no database whose log could be compared."
 _STOPPED = "Next: remove the reason; the next run of the capture continues there."
+_NOT_READ = "its existing rows were not read"
 _HEARD = ("complete", "quiet")
 
 
@@ -124,13 +127,19 @@ def _report(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureRepo
     answers = asked if isinstance(asked, Answers) else None
     unread = asked if isinstance(asked, Unread) else None
     rates = _rates(overview, at)
-    tables = tuple(_tables(overview, answers))
+    unread_rows = _unread_rows(overview, answers)
+    tables = tuple(_tables(overview, answers, unread_rows))
     databases = (_database(overview, asked, tables, rates, at),) if overview.known or answers else ()
     return CaptureReport(
         capture=overview.config.name,
         at=at,
         troubles=tuple(_troubles(overview, asked)),
-        unknown=(*_unknown(overview, asked), *_ahead(databases), *_left_waiting(overview, databases, tables, at)),
+        unknown=(
+            *_unknown(overview, asked),
+            *_lacking(unread_rows),
+            *_ahead(databases),
+            *_left_waiting(overview, databases, tables, at),
+        ),
         databases=databases,
         tables=tables,
         queue=tuple(QueuedSnapshot(table, reached, None, paused=False) for table, reached in overview.queue),
@@ -167,6 +176,26 @@ def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
         )
     text = not_seen(asked) if isinstance(asked, Unread) and not asked.missing else ""
     return (Trouble(_SOURCE, text),) if text else ()
+
+
+def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Sequence[TableId]:
+    """Tables that the lists let through only since the connector has read all rows, and of which nothing was read since. It takes
+    no snapshot of them; one that was created since is another thing, for all its rows came as changes."""
+    state, config = overview.state, overview.config
+    if answers is None or state.lists is None or not config.reads_rows:
+        return ()
+    was_captured, read = passing(config, state.lists), set(state.read)
+    later = [table for table in answers.tables if not was_captured(table)]
+    return [table for table in later if not read & {topic_of(table, config), identifier(config, table)}]
+
+
+def _lacking(tables: Sequence[TableId]) -> Iterator[Trouble]:
+    for table in tables:
+        yield Trouble(
+            str(table),
+            "whether the lake has all of its rows is not known: the configuration lets it through only since the connector's own "
+            "snapshot, so its existing rows were not read. Next: materialize its snapshot asset, or request a snapshot of it by a signal",
+        )
 
 
 def _ahead(databases: Sequence[DatabaseReport]) -> Iterator[Trouble]:
@@ -220,16 +249,20 @@ def _troubles(overview: EngineOverview, asked: Asked) -> Iterator[Trouble]:
     yield from (Trouble(str(topics.get(name, name)), text) for name, text in overview.losses.items())
 
 
-def _tables(overview: EngineOverview, answers: Answers | None) -> Iterator[TableReport]:
+def _tables(overview: EngineOverview, answers: Answers | None, unread_rows: Sequence[TableId]) -> Iterator[TableReport]:
     found = {topic.table: topic for topic in overview.topics}
     streams = overview.config.streams
     lost = answers.retention.lost if answers else ""
     headroom_h = _headroom_h(overview, answers)
     for topic in found.values():
         found_table = _table(topic, str(overview.point or "") or None, lost, streams=streams)
+        if topic.table in unread_rows:
+            found_table = replace(found_table, reason=found_table.reason or _NOT_READ)
         yield replace(found_table, headroom_h=headroom_h) if found_table.condition == "streaming" else found_table
     for table in answers.tables if answers else ():
-        if table not in found and overview.known:  # an empty table has no topic before its first event
+        if table not in found and table in unread_rows:
+            yield TableReport(table, "", "streaming" if streams else "not captured", _NOT_READ)
+        elif table not in found and overview.known:  # an empty table has no topic before its first event
             yield TableReport(table, "", "streaming" if streams else "snapshotted", "no event of it yet")
         elif table not in found:
             yield TableReport(table, "", "waiting", "the first run of the connector reads it")
