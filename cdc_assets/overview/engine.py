@@ -3,9 +3,8 @@
 *What is reported.* A connector reads one log for all tables, and its offset is all that it knows. So there is one position, one
 lag and one retention, and a table has no position of its own. The time of the position is in the offset, by the database's clock.
 
-*Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`), or the mode of snapshots reads no log,
-and they are taken. Otherwise changes may be
-unread: while changes arrive, they are as late as the newest one that has arrived; else no later than the time at which the
+*Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`), or no log is to be
+read. Otherwise changes may be unread: while changes arrive, they are as late as the newest one that has arrived; else no later than the time at which the
 connector was last heard. A run that has just begun is given time to hear it; runs that begin again and again and hear nothing are not: the
 first of them counts. A batch that is planned and not in its tables is `windows`. A time that lies ahead of the clock is of a clock that was
 set back, or of another one that goes wrong: then the lag is not known.
