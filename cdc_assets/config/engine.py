@@ -36,6 +36,8 @@ _RETRIES: Final[Mapping[str, tuple[str, int, int]]] = {
 """The connector's own properties, which are obeyed by the run: see `connectors.debezium.engine.handed`."""
 _POLL_S: Final = 0.5
 """Debezium's default."""
+_WITH_ROWS: Final = ("always", "initial", "initial_only", "when_needed")
+_LIST: Final = re.compile(r"(database|schema|table)\.(include|exclude)\.list")
 _KEPT_BY_US: Final = ("offset.", "schema.history.internal", "tasks.max")
 """Where Debezium would keep what is kept in the lake; but what of the history is stored may be said."""
 _HISTORY_FILTERS: Final = (
@@ -95,6 +97,21 @@ class EngineConfig:
     def is_reader(self) -> bool:
         """Whether it reads events that others wrote, to topics or files: then there is no database to query."""
         return self.properties.get("connector.class", "").strip() in (FILES, KAFKA)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the connector reads the log once tables are read."""
+        return self.properties.get("snapshot.mode") != "initial_only"
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the connector's own snapshot reads the rows of all tables, for sure."""
+        return self.properties.get("snapshot.mode", "initial") in _WITH_ROWS
+
+    @property
+    def lists(self) -> Mapping[str, str]:
+        """The lists of databases, schemas and tables that the connector captures, or leaves out."""
+        return {name: text for name, text in self.properties.items() if _LIST.fullmatch(name)}
 
     @property
     def poll_interval_s(self) -> float:

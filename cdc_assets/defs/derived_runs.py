@@ -33,10 +33,17 @@ def mirroring(
     instance: dg.DagsterInstance,
     runs: CaptureRuns,
     records: Sequence[dg.RunRecord],
+    *,
+    first: bool = False,
 ) -> dg.RunRequest | dg.SkipReason | None:
     """A request for a run of the mirrors only, if they lag their topics and none is under way. One that fails is repeated after pauses
     that grow, a few times unless more is recorded, because a refused mirror keeps lagging; meanwhile the sensor does everything
-    else. One that succeeded has come as far as it could, until more is recorded, which need not be by a run of the capture's jobs."""
+    else. One that succeeded has come as far as it could, until more is recorded, which need not be by a run of the capture's jobs.
+
+    Args:
+        records: the newest ended runs of the capture.
+        first: whether only the first such run after them is requested.
+    """
     if not catalog.keys("current"):
         return None
     try:
@@ -48,14 +55,12 @@ def mirroring(
     if not behind or own.active(instance):
         return None
     what, since = ", ".join(behind), records[0].storage_id if records else -1
-    tries = [
-        record
-        for record in own.finished_of(instance, catalog.names.mirror, _MAX_TRIES)
-        if record.storage_id > since and record.dagster_run.tags.get(MIRRORS_TAG) == what
-    ]
-    if tries and not _is_tried_again(tries, what, recorded):
+    ended = own.finished_of(instance, catalog.names.mirror, _MAX_TRIES)
+    ended = [record for record in ended if record.storage_id > since]
+    tries = [record for record in ended if record.dagster_run.tags.get(MIRRORS_TAG) == what]
+    if (ended and first) or (tries and not _is_tried_again(tries, what, recorded)):
         return None
-    key = run_key(catalog.names.capture, tries or records, "mirrors")
+    key = run_key(catalog.names.capture, ended or records, "mirrors")
     return dg.RunRequest(run_key=key, job_name=catalog.names.mirror, tags={MIRRORS_TAG: what, MIRRORED_TAG: recorded})
 
 

@@ -17,9 +17,10 @@ table costs four records, another one only its materialization.
 
 *Run keys, failures, terminations:* `schedule`.
 
-*Mirrors* follow in the runs that write topics. Some may lag while nothing else is to do, because they are new, their last step
-failed or their tables lack data. Then a run only for them is started, one after each run of the capture, or when somebody else has written; also before the next stream, if a
-run did not wait for them any more. One that is refused, or that cannot be queried, keeps lagging, and keeps the sensor from nothing.
+*Mirrors* follow in the runs that write topics. Some may lag while nothing else is to do, because they are new, their last step failed or
+their tables lack data. Then a run only for them is started, one after each run of the capture, or when somebody else has written; if a run
+of the capture did not wait for them any more, that one comes before the next stream, which waits for no second one. One that is refused,
+or that cannot be queried, keeps lagging, and keeps the sensor from nothing.
 
 They also wait until it is known up to where in the log a snapshot has read, which a run finds out. Where the last one ended without that, and
 nothing is committed, no other run would come, so one is started for it.
@@ -135,7 +136,7 @@ class _Decider:
         if (
             records
             and records[0].dagster_run.tags.get(MIRRORS_LEFT_TAG)
-            and isinstance(left := mirrors(), dg.RunRequest)
+            and isinstance(left := mirrors(first=True), dg.RunRequest)
         ):
             return left
         unread = pause_ends(snapshots, of_any_kind=True)

@@ -3,8 +3,8 @@
 *What is reported.* A connector reads one log for all tables, and its offset is all that it knows. So there is one position, one
 lag and one retention, and a table has no position of its own. The time of the position is in the offset, by the database's clock.
 
-*Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`). Otherwise changes may be
-unread: while changes arrive, they are as late as the newest one that has arrived; else no later than the time at which the
+*Lag.* It is zero only if it is proved that the lake is complete up to the end of the log (`is_complete`), or no log is to be
+read. Otherwise changes may be unread: while changes arrive, they are as late as the newest one that has arrived; else no later than the time at which the
 connector was last heard. A run that has just begun is given time to hear it; runs that begin again and again and hear nothing are not: the
 first of them counts. A batch that is planned and not in its tables is `windows`. A time that lies ahead of the clock is of a clock that was
 set back, or of another one that goes wrong: then the lag is not known.
@@ -28,9 +28,11 @@ from datetime import datetime
 from typing import Any
 
 from cdc_assets.config.engine import EngineConfig
+from cdc_assets.connectors.engine.filters import passing
 from cdc_assets.connectors.engine.overview import EngineOverview, EngineTopic
+from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
-from cdc_assets.connectors.engine.topics import routes
+from cdc_assets.connectors.engine.topics import routes, topic_of
 from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
@@ -56,6 +58,7 @@ NOT_ASKED = "The database"
 _SOURCE = "the source"
 _OF_OTHERS = "Other programs wrote the events, so there is no database whose log could be compared."
 _STOPPED = "Next: remove the reason; the next run of the capture continues there."
+_NOT_READ = "its existing rows were not read"
 _HEARD = ("complete", "quiet")
 
 
@@ -66,7 +69,7 @@ class Answers:
     Args:
         now: its clock.
         end: where its log ends.
-        proved: whether the lake holds everything up to there.
+        proved: whether the lake holds everything up to there that is to be read.
         tables: that the connector's filters let through.
         unsent: those among them whose changes the database does not send, with the reason and the next step.
     """
@@ -102,7 +105,8 @@ def _ask(overview: EngineOverview, probe: SourceProbe) -> Answers:
     end = probe.log_end()
     captured = [schema.table for schema in probe.tables()]
     tables = () if routes(overview.config) else captured
-    proved, retention = is_complete(overview.state, probe, end), probe.retention(overview.point)
+    proved = overview.is_over or is_complete(overview.state, probe, end)
+    retention = probe.retention(None if overview.is_over else overview.point)
     return Answers(probe.clock(), end, retention, proved, tables, probe.unsent(captured))
 
 
@@ -122,13 +126,19 @@ def _report(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureRepo
     answers = asked if isinstance(asked, Answers) else None
     unread = asked if isinstance(asked, Unread) else None
     rates = _rates(overview, at)
-    tables = tuple(_tables(overview, answers))
+    unread_rows = _unread_rows(overview, answers)
+    tables = tuple(_tables(overview, answers, unread_rows))
     databases = (_database(overview, asked, tables, rates, at),) if overview.known or answers else ()
     return CaptureReport(
         capture=overview.config.name,
         at=at,
         troubles=tuple(_troubles(overview, asked)),
-        unknown=(*_unknown(overview, asked), *_ahead(databases), *_left_waiting(overview, databases, tables, at)),
+        unknown=(
+            *_unknown(overview, asked),
+            *_lacking(unread_rows),
+            *_ahead(databases),
+            *_left_waiting(overview, databases, tables, at),
+        ),
         databases=databases,
         tables=tables,
         queue=tuple(QueuedSnapshot(table, reached, None, paused=False) for table, reached in overview.queue),
@@ -165,6 +175,26 @@ def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
         )
     text = not_seen(asked) if isinstance(asked, Unread) and not asked.missing else ""
     return (Trouble(_SOURCE, text),) if text else ()
+
+
+def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Sequence[TableId]:
+    """Tables that the lists let through only since the connector has read all rows, and of which nothing was read since. It takes
+    no snapshot of them; one that was created since is another thing, for all its rows came as changes."""
+    state, config = overview.state, overview.config
+    if answers is None or state.lists is None or not config.reads_rows:
+        return ()
+    was_captured, read = passing(config, state.lists), set(state.read)
+    later = [table for table in answers.tables if not was_captured(table)]
+    return [table for table in later if not read & {topic_of(table, config), identifier(config, table)}]
+
+
+def _lacking(tables: Sequence[TableId]) -> Iterator[Trouble]:
+    for table in tables:
+        yield Trouble(
+            str(table),
+            "whether the lake has all of its rows is not known: the configuration lets it through only since the connector's own "
+            "snapshot, so its existing rows were not read. Next: materialize its snapshot asset, or request a snapshot of it by a signal",
+        )
 
 
 def _ahead(databases: Sequence[DatabaseReport]) -> Iterator[Trouble]:
@@ -218,16 +248,20 @@ def _troubles(overview: EngineOverview, asked: Asked) -> Iterator[Trouble]:
     yield from (Trouble(str(topics.get(name, name)), text) for name, text in overview.losses.items())
 
 
-def _tables(overview: EngineOverview, answers: Answers | None) -> Iterator[TableReport]:
+def _tables(overview: EngineOverview, answers: Answers | None, unread_rows: Sequence[TableId]) -> Iterator[TableReport]:
     found = {topic.table: topic for topic in overview.topics}
-    streams = overview.config.properties.get("snapshot.mode") != "initial_only"
+    streams = overview.config.streams
     lost = answers.retention.lost if answers else ""
     headroom_h = _headroom_h(overview, answers)
     for topic in found.values():
         found_table = _table(topic, str(overview.point or "") or None, lost, streams=streams)
+        if topic.table in unread_rows:
+            found_table = replace(found_table, reason=found_table.reason or _NOT_READ)
         yield replace(found_table, headroom_h=headroom_h) if found_table.condition == "streaming" else found_table
     for table in answers.tables if answers else ():
-        if table not in found and overview.known:  # an empty table has no topic before its first event
+        if table not in found and table in unread_rows:
+            yield TableReport(table, "", "streaming" if streams else "not captured", _NOT_READ)
+        elif table not in found and overview.known:  # an empty table has no topic before its first event
             yield TableReport(table, "", "streaming" if streams else "snapshotted", "no event of it yet")
         elif table not in found:
             yield TableReport(table, "", "waiting", "the first run of the connector reads it")

@@ -19,9 +19,10 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 from dagster._core.utils import make_new_run_id
 
 from cdc_assets.core.processes import own_process
-from cdc_assets.defs import process, runs, schedule, service
+from cdc_assets.defs import process, runs, schedule, sensors, service
 from cdc_assets.defs.derived_runs import MIRRORS_TAG, KafkaRuns, mirroring
 from cdc_assets.defs.failures import as_step
+from cdc_assets.defs.mirrors import MIRRORS_LEFT_TAG
 from cdc_assets.defs.names import Names
 from cdc_assets.defs.process import process_of, process_of_run, process_tag
 from cdc_assets.defs.run_troubles import troubles_of_runs
@@ -259,6 +260,49 @@ def test_mirrors_that_lag_again_are_made_again_whoever_has_written(
     assert ask() is None, "nothing more is there"
     rows.append(rows[-1] + 1)
     assert ask() is not None, "what it met may be over, and no run of the capture's jobs comes"
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_mirrors_that_a_run_for_several_has_not_made_are_requested_under_a_new_key(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, left: bool
+) -> None:
+    """Dagster starts nothing under a used key: the request would be repeated for ever, and hold the stream and Kafka back."""
+    lag, kafka = ["shop.a", "shop.b"], list[int]()
+    mirrors, fresh = SimpleNamespace(behind=lambda: list(lag)), dg.RunRequest("new", job_name=NAMES.follow)
+    resource: Any = SimpleNamespace(mirrors=lambda: mirrors, recorded=lambda: 7)
+    own, publishing = (CaptureRuns(frozenset({name}), frozenset()) for name in (NAMES.mirror, NAMES.publish))
+    catalog: Any = SimpleNamespace(
+        config=make_config(Path("lake")),
+        names=NAMES,
+        tables=[1],
+        keys=lambda _: {KEY: "t"},
+        runs=lambda: RUNS,
+        mirror_runs=lambda: own,
+        publishing_runs=lambda: publishing,
+        has_kafka=True,
+    )
+    decider = sensors._Decider(catalog)
+    monkeypatch.setattr(decider._published, "request", lambda *_: kafka.append(1))
+    tags = {COMMITTED_TAG: "2", **({MIRRORS_LEFT_TAG: "true"} if left else {})}
+    run_of(instance, job(NAMES.changes, NAMES.changes_op), DagsterRunStatus.SUCCESS, **tags)
+
+    def answer(todo: Any) -> Any:
+        monkeypatch.setattr(sensors, "_request", lambda *_: todo)
+        context: Any = dg.build_sensor_context(instance, cursor=f" · start {decider._start}")
+        return decider.answer(context, resource, RUNS.finished(instance, 10))
+
+    keys, quiet = list[str](), dg.SkipReason("Nothing new.")
+    for lag[:] in (["shop.a", "shop.b"], ["shop.b"]):
+        assert (answer(fresh).job_name == NAMES.mirror) == (left and not keys), "a stream waits for one try only"
+        request = answer(quiet)
+        keys.append(request.run_key)
+        made = run_of(instance, job(NAMES.mirror, NAMES.mirror_op), DagsterRunStatus.STARTED, **request.tags)
+        assert answer(fresh) is fresh, "a run of mirrors works"
+        instance.report_run_failed(made)
+    assert len(set(keys)) == 2
+    assert not kafka.clear()
+    assert answer(quiet) is quiet, "a pause"
+    assert kafka
 
 
 def test_a_run_whose_process_nobody_knows_is_left_to_dagster(instance: dg.DagsterInstance) -> None:

@@ -84,7 +84,7 @@ class Binlog:
         Raises:
             CdcError: the server cannot be queried, or writes no binlog.
         """
-        if not tables or self._config.properties.get("snapshot.mode") == "initial_only":
+        if not tables or not self._config.streams:
             return {}
         settings = self._settings()
         if any(settings.get(name) == "OFF" for name in _RELAYS) and self._is_replica():

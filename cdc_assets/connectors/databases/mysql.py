@@ -11,7 +11,8 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.connectors.databases.binlog import Binlog
 from cdc_assets.connectors.databases.session import TIMEOUT_S, DriverSession, Rows, require_driver
 from cdc_assets.connectors.databases.signal_table import SignalTable, captured_check
-from cdc_assets.connectors.databases.tables import ConnectorFilter, column, structures
+from cdc_assets.connectors.databases.tables import column, structures
+from cdc_assets.connectors.engine.filters import ConnectorFilter
 from cdc_assets.connectors.engine.source import LogPoint, Retention, binlog_point
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId

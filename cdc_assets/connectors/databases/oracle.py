@@ -7,7 +7,8 @@ from typing import Any
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.connectors.databases.session import TIMEOUT_S, DriverSession, require_driver
 from cdc_assets.connectors.databases.signal_table import SignalTable, captured_check
-from cdc_assets.connectors.databases.tables import ConnectorFilter, column, structures
+from cdc_assets.connectors.databases.tables import column, structures
+from cdc_assets.connectors.engine.filters import ConnectorFilter
 from cdc_assets.connectors.engine.source import LogPoint, Retention
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId

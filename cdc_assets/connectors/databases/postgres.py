@@ -11,7 +11,8 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.connectors.databases.publication import Publication
 from cdc_assets.connectors.databases.session import TIMEOUT_S, DriverSession, require_driver
 from cdc_assets.connectors.databases.signal_table import SignalTable, captured_check
-from cdc_assets.connectors.databases.tables import ConnectorFilter, column, structures
+from cdc_assets.connectors.databases.tables import column, structures
+from cdc_assets.connectors.engine.filters import ConnectorFilter
 from cdc_assets.connectors.engine.source import WAKING, LogPoint, Retention, point_of_offset, wal_point
 from cdc_assets.core.check_result import CheckResult
 from cdc_assets.core.identifiers import TableId

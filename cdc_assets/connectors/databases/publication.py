@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.connectors.databases.session import DriverSession, Rows
-from cdc_assets.connectors.databases.tables import ConnectorFilter
+from cdc_assets.connectors.engine.filters import ConnectorFilter
 from cdc_assets.core.identifiers import TableId
 
 _PUBLISHED = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s"

@@ -1,11 +1,9 @@
-"""Structures of tables from `information_schema`-like rows, and the filters of the connectors."""
+"""Structures of tables from `information_schema`-like rows."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cdc_assets.config.engine import EngineConfig
-from cdc_assets.config.filters import Names
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
 
@@ -35,32 +33,3 @@ def column(row: Mapping[str, Any]) -> Column:
         precision=int(row["numeric_precision"]) if numeric and row.get("numeric_precision") is not None else None,
         scale=int(row["numeric_scale"] or 0) if numeric and row.get("numeric_precision") is not None else None,
     )
-
-
-class ConnectorFilter:
-    """A connector's include and exclude lists; both match whole names in any letter case.
-
-    Raises:
-        ConfigurationError: an expression does not compile.
-    """
-
-    def __init__(self, config: EngineConfig, *kinds: str) -> None:
-        self._lists = {
-            kind: [_names(config, f"{kind}.{side}.list") for side in ("include", "exclude")] for kind in kinds
-        }
-
-    def accepts(self, **names: tuple[str, ...]) -> bool:
-        """Whether each kind's names pass its lists.
-
-        Args:
-            names: by kind (`database`, `schema`, `table`), the forms in which the lists may name it.
-        """
-        return all(
-            (not include or include.match(*names[kind])) and not exclude.match(*names[kind])
-            for kind, (include, exclude) in self._lists.items()
-        )
-
-
-def _names(config: EngineConfig, name: str) -> Names:
-    texts = config.properties.get(name, "").split(",")
-    return Names(name, [text.strip() for text in texts if text.strip()])

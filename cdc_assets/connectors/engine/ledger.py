@@ -54,6 +54,8 @@ class Batch:
         gap: the places of the log between which changes are lost, because the connector started over with this batch.
         anew: whether it holds rows of the connector's initial snapshot, all of its tables, or follows one that found these empty.
         nulled: number of values in it that are null because the connector could not convert them, by column.
+        lists: with `anew`, of which tables the connector has read the rows (`EngineConfig.lists`); None if it reads none by its mode.
+        read: tables that a snapshot on request has read, by topic or as the connector names them; not recorded without `lists`.
     """
 
     batch_id: int
@@ -65,6 +67,8 @@ class Batch:
     gap: Sequence[str] | None = None
     anew: bool = False
     nulled: Mapping[str, int] = field(default_factory=dict)
+    lists: Mapping[str, str] | None = None
+    read: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"batch {self.batch_id}: {count_of(self.rows, 'event')} in {count_of(len(self.files), 'table')}"
@@ -108,6 +112,8 @@ class BatchState:
         stopped: partitions and files that are not read on, with the reasons.
         nulled: number of values that are null because the connector could not convert them, by column.
         marks: what each topic table's directory held after its last batch.
+        lists: those of the newest batch that began anew; None if it has none, or is older than their record.
+        read: the tables that snapshots on request have read since.
         unheard_since: when the first run began in which the connector was not heard; None if the last one has heard it.
     """
 
@@ -124,6 +130,8 @@ class BatchState:
     marks: Mapping[str, Mark] = field(default_factory=dict)
     nulled: Mapping[str, int] = field(default_factory=dict)
     unheard_since: datetime | None = None
+    lists: Mapping[str, str] | None = None
+    read: tuple[str, ...] = ()
 
     def pairs(self) -> list[tuple[Any, Any]]:
         """Partitions and offsets, as a connector takes them."""
@@ -238,6 +246,8 @@ def _after(state: BatchState, row: Row) -> BatchState:
                 placed=state.placed if batch.place is None else batch.batch_id,
                 boundary=(batch.boundary[0], batch.boundary[1]) if batch.boundary else start.boundary,
                 nulled=_more(state.nulled, batch.nulled),
+                lists=batch.lists if batch.anew else state.lists,
+                read=() if batch.anew else tuple(sorted({*state.read, *batch.read})),
                 gaps=(*state.gaps, Gap(batch.gap[0], batch.gap[1], batch.batch_id)) if batch.gap else state.gaps,
             )
         case "complete" if state.pending is not None:

@@ -40,6 +40,13 @@ def refused(notification: Mapping[str, Any]) -> list[str]:
     return [str(more["scanned_collection"])] if more.get("status") == "SQL_EXCEPTION" else []
 
 
+def scanned(notification: Mapping[str, Any]) -> list[str]:
+    """The table that a snapshot has read to its end, as the connector names it."""
+    more = dict(notification.get("additional_data") or {})
+    is_read = notification.get("type") == "TABLE_SCAN_COMPLETED" and (more.get("status") or _READ[0]) in _READ
+    return [str(more["scanned_collection"])] if is_read and more.get("scanned_collection") else []
+
+
 class SnapshotNotices:
     """Follows the notifications of one start of a connector.
 

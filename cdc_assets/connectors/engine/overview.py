@@ -90,6 +90,11 @@ class EngineOverview:
         return self.state.next_batch > 0
 
     @property
+    def is_over(self) -> bool:
+        """Whether all is read that is to be: the mode of snapshots reads no log, and a snapshot is recorded only when it is complete."""
+        return not self.config.streams and self.state.pending is None and bool(self.state.offsets)
+
+    @property
     def point(self) -> LogPoint | None:
         """Up to which place of the log the lake is complete for sure; None if the connector's offset does not show it.
 

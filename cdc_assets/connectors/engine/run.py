@@ -24,7 +24,7 @@ from cdc_assets.connectors.engine.feed import Chunk, EngineFeed, EngineStart, Ha
 from cdc_assets.connectors.engine.history import History
 from cdc_assets.connectors.engine.ledger import Batch, BatchLedger, Gap
 from cdc_assets.connectors.engine.losses import BatchAudit
-from cdc_assets.connectors.engine.notices import SnapshotNotices, notifications
+from cdc_assets.connectors.engine.notices import SnapshotNotices, notifications, scanned
 from cdc_assets.connectors.engine.positions import Repetitions
 from cdc_assets.connectors.engine.signal_targets import identifier, listed
 from cdc_assets.connectors.engine.source import LogPoint, point_of_offset, recorded_point
@@ -110,6 +110,7 @@ class EngineRun:
         self._notices = SnapshotNotices(self._captured)
         self._unread: list[str] = []
         self._nulled: Counter[str] = Counter()
+        self._scanned: set[str] = set()
 
     def run(self) -> EngineSummary:
         """Finish the planned batch, then commit what the connector sends until it is idle.
@@ -203,6 +204,7 @@ class EngineRun:
 
     def _listen(self, chunk: Chunk) -> None:
         for notification in notifications(chunk, notification_topic(self._config)):
+            self._scanned.update(scanned(notification))
             if trouble := self._notices.take(notification):
                 log.error("%s", trouble)
                 self._unread.append(trouble)
@@ -247,12 +249,13 @@ class EngineRun:
         """Record and commit the current batch."""
         self._staging = None
         try:
-            batch = replace(self._with_gap(staging.close()), nulled=dict(self._nulled))
+            batch = self._with_reads(replace(self._with_gap(staging.close()), nulled=dict(self._nulled)))
         except BaseException:
             staging.abandon()
             raise
         begun = time.monotonic()
         self._nulled.clear()
+        self._scanned.clear()
         self._carry_out(batch, is_recorded=False)
         self._commit_s = time.monotonic() - begun
         feed.committed(staging.chunk)
@@ -271,6 +274,15 @@ class EngineRun:
         gap = begin, end
         log.error("%s", Gap(*gap, batch.batch_id))
         return replace(batch, gap=gap)
+
+    def _with_reads(self, batch: Batch) -> Batch:
+        """The batch with what shows of which tables the rows were read."""
+        if batch.anew:
+            return replace(batch, lists=self._config.lists if self._config.reads_rows else None)
+        if self._ledger.state.lists is None:
+            return batch
+        read = [name for name, files in batch.files.items() if any(file.operations.get("r") for file in files)]
+        return replace(batch, read=sorted({name.partition("@")[0] for name in read} | self._scanned))
 
     def _carry_out(self, batch: Batch, *, is_recorded: bool) -> None:
         commits = batch_commits(self._tables, batch, history_directory(self._config.topic_prefix))

@@ -9,7 +9,8 @@ captured is after the lake.
 
 *When something is new.* A run starts unless the lake is proved to be complete to the log's end (`is_complete`). No run starts either if
 the last run was quiet there at most `_UNPROVED` ago: it says so by its tag `cdc/read_to`. Changes of tables
-that are not captured move the log, too: a run then only moves the offset, by a heartbeat.
+that are not captured move the log, too: a run then only moves the offset, by a heartbeat. A mode of snapshots that reads no log needs no run
+once they are taken, but for signals.
 
 *Without a driver*, or for databases of which nothing is known, the sensor cannot query. It then starts a run when the last one
 ended `_BLIND` ago.
@@ -45,6 +46,7 @@ POSITION_TAG = "cdc/position"
 """On a run that the sensor has started: where the log ended."""
 _FILE = "file"
 """Value of the tag of a run that takes signals up."""
+_IS_OVER = "All tables were read, and snapshot.mode=initial_only reads no log; only signals start runs."
 _BLIND = timedelta(minutes=1)
 _UNPROVED = timedelta(minutes=10)
 """How long a run's quietness counts, if nothing proves that it has read everything."""
@@ -88,11 +90,13 @@ class _Decider:
         overview.state  # noqa: B018 - raises if the lake is gone
         if _signals_wait(overview.config) and not retry_time(records, SIGNAL_TAG, _FILE):
             return _run(catalog, records, "signals", {SIGNAL_TAG: _FILE})
+        if overview.is_over:
+            return _seeing(catalog, records, _IS_OVER)
         try:
             with resource.probe() as probe:
                 self._end = end = probe.log_end()
                 if is_complete(overview.state, probe, end):
-                    return _seeing(catalog, records)
+                    return _seeing(catalog, records, f"{NOTHING_NEW}.")
         except EngineError as error:
             if again := waits_until(records, _BLIND):
                 what = f"The next run starts after {again:%H:%M:%S} UTC, whether something is new or not: {error}"
@@ -122,10 +126,14 @@ def _run(catalog: ConnectorCatalog, records: Records, what: str, tags: dict[str,
     )
 
 
-def _seeing(catalog: ConnectorCatalog, records: Records) -> Answer:
-    """A request for a run where nothing is new, if the last one failed: the page says so until another one reports."""
+def _seeing(catalog: ConnectorCatalog, records: Records, why: str) -> Answer:
+    """A request for a run where nothing is to be read, if the last one failed: the page says so until another one reports.
+
+    Args:
+        why: nothing is.
+    """
     if not is_failing(records):
-        return dg.SkipReason(f"{NOTHING_NEW}.")
+        return dg.SkipReason(why)
     if again := growing_retry_time(records, HINDERED_TAG, THE_RUN):
         return dg.SkipReason(f"{THE_RUN} failed; the next attempt starts after {again:%H:%M:%S} UTC.")
     return _run(catalog, records, "hindered", {HINDERED_TAG: THE_RUN})

@@ -70,7 +70,7 @@ class ConnectorFacts:
             return ""
         if not known:
             return "Nothing was captured yet: the first run of the connector begins with the log as it is then."
-        if self._overview.config.properties.get("snapshot.mode") == "initial_only":
+        if not self._overview.config.streams:
             return "No table streams: snapshot.mode=initial_only reads no log, so nothing that is removed from it is missed."
         return ""
 
@@ -90,7 +90,7 @@ class ConnectorFacts:
         facts |= {"lost_changes": " ".join(gaps)} if gaps else {}
         lost = " ".join(overview.losses.values())
         text = lost or self._lateness()
-        good = "Every change up to the end of the log is in the lake."
+        good = self._nothing() or "Every change up to the end of the log is in the lake."
         if self._unread is not None:
             good = "Everything that others wrote is in the lake."
         return Verdict(not text, " ".join([text or good, *gaps]), bool(lost), facts)

@@ -1,23 +1,30 @@
 """Assets, runs, the sensor and the checks of a capture by an embedded connector."""
 
+import json
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock, patch
 
 import dagster as dg
 import pytest
 
 from cdc_assets import EnvelopeIOManager, SchemaHistoryIOManager, SparkResource
-from cdc_assets.connectors.engine.feed import Chunk
-from cdc_assets.connectors.engine.source import Retention
+from cdc_assets.config.engine import EngineConfig
+from cdc_assets.connectors.engine.feed import Chunk, Lines
+from cdc_assets.connectors.engine.schemas import read_lines, topic_schema
+from cdc_assets.connectors.engine.source import LogPoint, Retention
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.defs import schedule
 from cdc_assets.defs.engines import sensor
+from cdc_assets.defs.engines.resource import ConnectorResource
 from cdc_assets.defs.keys import Role
-from cdc_assets.defs.sensors import HINDERED_TAG
+from cdc_assets.defs.sensors import HINDERED_TAG, SIGNAL_TAG
 from cdc_assets.defs.translator import CdcTranslator
 from cdc_assets.errors import ConfigurationError, EngineError, InvalidValueError
 from cdc_assets.ledger.hindrances import THE_RUN
+from cdc_assets.overview.checks.health import health_result
+from cdc_assets.overview.engine import answers_of, report_of_engine
 from cdc_assets_tests.appends import appends_in_logs
 from cdc_assets_tests.dagster.engines.deployment import (
     BATCHES,
@@ -290,6 +297,103 @@ def test_checks_pass_only_on_what_is_proved(shop: Deployment) -> None:
     gone = shop.checks()["complete_to_log_end"]
     assert (gone.passed, gone.severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert "must hold batch" in (gone.description or "")
+
+
+def test_a_mode_that_reads_no_log_needs_no_run_once_its_snapshot_is_complete(
+    shop: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change in the database started one, which could read nothing, and the lag grew for ever."""
+
+    def retention(_: Database, recorded: LogPoint | None) -> Retention:
+        return Retention() if recorded is None else Retention("The binlog was purged.")
+
+    signals = shop.folder / "signals.jsonl"
+    shop.more |= {"snapshot.mode": "initial_only", "signal.enabled.channels": "file", "signal.file": str(signals)}
+    shop.connector = Connector(EVENTS[:3])
+    assert not shop.checks()["complete_to_log_end"].passed, "nothing is captured"
+    assert shop.changes().success
+    monkeypatch.setattr(Database, "retention", retention)
+    for shop.database.end in (11, 12, 13):
+        assert "snapshot.mode=initial_only reads no log" in shop.tick().skip_message
+        checks = shop.checks()
+        assert all(check.passed for check in checks.values())
+        assert "No table streams" in (checks["complete_to_log_end"].description or "")
+    overview = ConnectorResource(properties=shop.properties()).overview()
+    asked = answers_of(overview, lambda: shop.database.open(overview.config))
+    report = report_of_engine(overview, asked, datetime.now(UTC) + timedelta(hours=9))
+    assert (report.health, report.databases[0].lag.behind_s) == ("healthy", 0.0)
+    signals.write_text("{}\n")
+    assert shop.tick().tags[SIGNAL_TAG] == "file"
+
+
+class Scans(Connector):
+    """It reports of its snapshots that they have scanned an empty table, too."""
+
+    def _told(self, number: int, kind: str) -> Chunk:
+        told = super()._told(number, kind)
+        if kind == "STARTED":
+            return told
+        [line] = told.lines
+        fields = {"type": "map", "keys": {"type": "string"}, "values": {"type": "string"}, "optional": True}
+        schema = {**line.value, "fields": [*line.value["fields"], {**fields, "field": "additional_data"}]}
+        more = [{"key": "scanned_collection", "value": "db.late2"}, {"key": "status", "value": "EMPTY"}]
+        value = {"type": "TABLE_SCAN_COMPLETED", "additional_data": more}
+        data = json.dumps({"n": 1, "key": None, "value": value, "headers": []}).encode() + b"\n"
+        table = read_lines(topic_schema(None, schema), data, 1000)
+        return Chunk(number, [Lines(line.topic, 78, None, schema, 1, 0, b"", table), line], 2, [])
+
+
+@pytest.mark.long
+def test_rows_of_a_table_that_the_lists_let_through_later_are_not_taken_for_read(shop: Deployment) -> None:
+    """The connector takes no snapshot of it; an empty one, and one that was created since, have all their rows in the log."""
+    shop.more["table.include.list"] = r"db\.items.*"
+    tables = [TableSchema(TableId("db", "", name), 0, (), ()) for name in ("items1", "items2", "late1", "late2")]
+
+    def health(count: int) -> tuple[list[str], str]:
+        """Tables of which the page warns, and the text of the check."""
+        overview = ConnectorResource(properties=shop.properties()).overview()
+        with patch.object(Database, "tables", return_value=tables[:count]):
+            asked = answers_of(overview, lambda: shop.database.open(overview.config))
+        report = report_of_engine(overview, asked, datetime.now(UTC))
+        check = health_result(report)
+        assert (check.passed, check.is_error) == (report.healthy, False)
+        return [trouble.where for trouble in report.unknown], check.text
+
+    def commit(*events: tuple[str, str]) -> None:
+        end = shop.database.end
+        made = [event(end + n, topic=f"shop.db.{name}", op=op) for n, (name, op) in enumerate(events, 1)]
+        shop.connector = Connector([*shop.connector._events, *made])
+        shop.database.end += len(made)
+        assert shop.changes().success
+
+    assert shop.changes().success
+    assert health(2) == ([], "No action is needed."), "it was empty, or is new"
+    shop.more["table.include.list"] = r"db\..*"
+    found, text = health(4)
+    assert found == ["db.late1", "db.late2"]
+    assert "its existing rows were not read. Next: materialize its snapshot asset" in text
+    commit(("items2", "c"), ("late1", "c"), ("late2", "c"))
+    assert health(4)[0] == ["db.late1", "db.late2"], "changes are not its rows"
+    shop.more["snapshot.mode"] = "no_data"
+    assert health(4)[0] == [], "no rows are wanted"
+    del shop.more["snapshot.mode"]
+    commit(("late1", "r"))
+    assert health(4)[0] == ["db.late2"]
+    shop.connector = Scans(shop.connector._events)
+    assert shop.run("shop_snapshot", [key("snapshot")]).success
+    shop.database.end += 1
+    assert health(4)[0] == []
+
+
+def test_a_record_without_lists_says_nothing_of_later_tables(shop: Deployment) -> None:
+    with patch.object(EngineConfig, "reads_rows", new=False):
+        assert shop.changes().success
+    overview = ConnectorResource(properties=shop.properties() | {"table.include.list": "db.late1"}).overview()
+    late = [TableSchema(TableId("db", "", "late1"), 0, (), ())]
+    with patch.object(Database, "tables", return_value=late):
+        asked = answers_of(overview, lambda: shop.database.open(overview.config))
+    report = report_of_engine(overview, asked, datetime.now(UTC))
+    assert (overview.state.lists, report.health) == (None, "healthy")
 
 
 def test_an_error_of_the_connector_is_seen_and_passes(shop: Deployment) -> None:
