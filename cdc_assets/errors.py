@@ -26,7 +26,7 @@
         ├── FencedError             another writer has taken this capture over
         ├── EngineError             Spark cannot run the tasks as it is set up
         ├── MirrorError             a mirror cannot follow its topic
-        │   └── UnknownRowError         events remove a row that it does not have, of a table without a key
+        │   └── UnknownRowError         events are about a row, or omit values, that it does not have, of a table without a key
         └── LakeError               the lake cannot be read or written
             └── EventsDroppedError      a topic no longer holds events that were requested
 
@@ -252,7 +252,7 @@ class MirrorError(TerminalError):
 
 
 class UnknownRowError(MirrorError):
-    """Events remove a row that a mirror of a table without a key does not have."""
+    """Events of a table without a key of its own remove a row that its mirror does not have, or omit values of one."""
 
 
 class EventsDroppedError(LakeError):

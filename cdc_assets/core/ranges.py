@@ -7,7 +7,7 @@ https://learn.microsoft.com/en-us/sql/t-sql/functions/cast-and-convert-transact-
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.ports import KeyRange
@@ -94,17 +94,36 @@ def where(schema: TableSchema, key_range: KeyRange) -> tuple[str, tuple[str, ...
     Raises:
         InvalidValueError: the range's column is not a column of the table.
     """
+    condition = _inside(schema, key_range, lambda column, _: from_text(column))
+    return condition, tuple(bound for bound in (key_range.low, key_range.high) if condition and bound is not None)
+
+
+def where_literally(schema: TableSchema, key_range: KeyRange) -> str:
+    """The condition of `where` without parameters: the bounds are literals in it.
+
+    Raises:
+        InvalidValueError: the range's column is not a column of the table.
+    """
+    return _inside(schema, key_range, literal)
+
+
+def literal(column: Column, text: str) -> str:
+    """T-SQL for the value of the column's own type that the server has written as a text."""
+    quoted = text.replace("'", "''")
+    return from_text(column).replace("?", f"N'{quoted}'", 1)
+
+
+def _inside(schema: TableSchema, key_range: KeyRange, bound: Callable[[Column, str], str]) -> str:
     if key_range.column is None or (key_range.low is None and key_range.high is None):
-        return "", ()
+        return ""
     column = schema.column(key_range.column)
     if column is None:
         raise InvalidValueError(
             "key range column", key_range.column, f"a column of {schema.table}", "plan ranges again"
         )
-    name, bound = quote(column.name), from_text(column)
-    if key_range.low is None and key_range.high is not None:
-        below = f"{name} < {bound}"
-        return (f"({below} OR {name} IS NULL)" if column.nullable else below), (key_range.high,)
-    if key_range.high is None and key_range.low is not None:
-        return f"{name} >= {bound}", (key_range.low,)
-    return f"{name} >= {bound} AND {name} < {bound}", (str(key_range.low), str(key_range.high))
+    name = quote(column.name)
+    parts = [f"{name} >= {bound(column, key_range.low)}"] if key_range.low is not None else []
+    parts += [f"{name} < {bound(column, key_range.high)}"] if key_range.high is not None else []
+    if key_range.low is None and column.nullable:
+        return f"({parts[0]} OR {name} IS NULL)"
+    return " AND ".join(parts)

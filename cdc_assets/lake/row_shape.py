@@ -39,11 +39,14 @@ class RowShape:
         columns: with the source's values.
         key: what tells rows apart.
         keyed: whether the key identifies a row; otherwise rows are a multiset.
+        own_key: whether it is the table's own. If it is the message key alone, an event with which a row gets another one may
+            omit values that only events with the former key have.
     """
 
     columns: tuple[RowColumn, ...]
     key: tuple[KeyPart, ...]
     keyed: bool = True
+    own_key: bool = True
 
     @cached_property
     def names(self) -> list[str]:

@@ -104,7 +104,8 @@ def describe(
     )
     # the log names a row without a key by the very values that the server stores, not by others that compare equal
     parts = tuple(key_part(name, known[name]) if key else KeyPart(name) for name in identity)
-    shape = Shape(tuple(columns), parts, keyed=bool(key))
+    own_key = not entries or bool(entries[-1].schema.key)
+    shape = Shape(tuple(columns), parts, keyed=bool(key), own_key=own_key)
     made = tuple(
         _generation(directory, schema, shape, {**names, **{column.name: column.field.name for column in extra}}, known)
         for directory, schema in generations.items()

@@ -3,7 +3,8 @@
 *Events* come in the order of their positions. An event is about one key and either sets its row or removes it. Together
 with the rows that are there they form, key after key, a sequence of states. From it:
 
-1. a value that the log omitted (`missing`) is that of the state before it in the same sequence;
+1. a value that the log omitted (`missing`) is that of the state before it in the same sequence; if an event gives a row another
+   message key, and the table has no other one, that is in another sequence, and the value is not known here;
 2. a READ that finds the row as the state before it has it changes nothing: a table that is read again does not make
    every row new;
 3. of several states with one commit LSN the last one counts, for nobody has seen the others;
@@ -61,7 +62,9 @@ class Folded:
         rows: the table's rows, not sorted.
         ended: versions that have ended.
         changed: whether `rows` differ from those before.
-        unknown: position of the last event that removes a row which is not there, of a table without a key; empty for none.
+        unknown: position, or its LSN, of the last event that removes a row which is not there, of a table without a key; or of
+            the last one that makes a row with values that are not known, of a table whose only key is the message key. Empty
+            for none.
     """
 
     rows: pa.Table
@@ -99,7 +102,7 @@ def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None
     if gone.num_rows and void is not None:
         ended = pa.concat_tables([plain(ended), plain(_voided(shape, gone, void))])
     changed = bool(gone.num_rows) or not same
-    return Folded(_merged(rows, keeps, alive, places[owners]) if changed else rows, ended, changed)
+    return Folded(_merged(rows, keeps, alive, places[owners]) if changed else rows, ended, changed, states.unknown)
 
 
 def _still_true(shape: Shape, rows: pa.Table, events: pa.Table) -> pa.Table:
@@ -181,7 +184,12 @@ class _States:
         self._removes = self._of_events(mask_of(pc.is_in(operations, value_set=pa.array(["d", MISSING_ROW]))))
         self._reads = self._of_events(mask_of(pc.equal(operations, "r")))
         self._columns = {LSN: joined([in_form(old[LSN], TEXTS), lsns_of(events[POSITION])]).take(pa.array(self._order))}
+        made = self._of_events(mask_of(pc.equal(operations, "c")))
+        self._moves = np.zeros(len(codes), dtype=bool) if shape.own_key else made & ~self._follow_others()
+        self._lacks = np.zeros(len(codes), dtype=bool)
         self._sources = {name: self._filled(name) for name in shape.large}
+        self.unknown = ""
+        """LSN of the last row that lacks values."""
 
     def _of_events(self, mask: Numbers) -> Numbers:
         """Which states are of events in a mask."""
@@ -190,13 +198,20 @@ class _States:
 
     def _filled(self, name: str) -> Numbers:
         """States whose value each state has: an omitted one is that of the state before; -1 if there is none."""
-        missing = (
-            self._of_events(mask_of(self._events[MISSING + name])) | self._removes
-        )  # a row may change its message key
+        missing = self._of_events(mask_of(self._events[MISSING + name]))
+        lost = missing & self._moves
         places = np.arange(len(self._codes))
-        known = np.maximum.accumulate(np.where(missing, -1, places))
+        # a row may change its message key, and keep its own
+        known = np.maximum.accumulate(np.where((missing & ~lost) | self._removes, -1, places))
         own = (known >= 0) & (self._codes[np.maximum(known, 0)] == self._codes)
-        return np.where(own, known, -1)
+        self._lacks |= own & lost[known]
+        return np.where(own & ~lost[known], known, -1)
+
+    def _follow_others(self) -> Numbers:
+        """States before which the row is there."""
+        found = np.zeros(len(self._codes), dtype=bool)
+        found[1:] = (self._codes[1:] == self._codes[:-1]) & ~self._removes[:-1]
+        return found
 
     def _values(self, name: str, states: Numbers) -> pa.Array:
         """A column's values in some states."""
@@ -226,6 +241,8 @@ class _States:
         alive = chosen[last & exists]
         ends = np.flatnonzero(~last & exists)
         ended = self._versions(chosen[ends], chosen[ends + 1])
+        lacking = self._values(LSN, chosen[exists & self._lacks[chosen]])
+        self.unknown = pc.max(in_form(lacking, pa.string())).as_py() or ""
         olds = self._old.num_rows
         same = not len(ends) and len(alive) == olds and bool((self._order[alive] < olds).all())
         return self._rows(alive), self._codes[alive], ended, same

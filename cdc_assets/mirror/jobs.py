@@ -118,6 +118,8 @@ class Jobs:
         planned, topic = work.planned, work.table.topic
         void = Void(planned.since, planned.until, proof=planned.proof) if planned.void else None
         lacks = planned.void or not work.begin or work.table.target.lacks_rows(planned.since)
+        # what is left of a topic with keys makes its rows from another LSN on, but no reading gives their values up to there
+        right = (work.table.target.right_from or "") if work.table.description.shape.keyed else planned.begin
         everything = range(len(work.leaves)) if void is not None or work.retyped else ()
         touched = sorted({piece.number for piece in work.pieces} | set(everything))
         one = _is_one(work.table)
@@ -138,7 +140,7 @@ class Jobs:
                 rewrite=work.retyped,
                 spans=planned.spans,
                 retyped=work.retyped_from,
-                complete_from=None if lacks else planned.begin,
+                complete_from=None if lacks else min(planned.begin, right),
             )
             for leaf, members in chosen
         ]

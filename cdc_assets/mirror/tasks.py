@@ -57,7 +57,8 @@ class FoldTask:
         history_schema: columns of `history`.
         spans: within the step.
         retyped: columns whose type is another one now, as the leaf has them.
-        complete_from: LSN after which the leaf lacks no changes, so each row that events remove is there; None if it may lack some.
+        complete_from: LSN after which the leaf lacks no changes, so each row that events remove, and each value that they omit, is
+            there; None if it may lack some.
     """
 
     location: Location
@@ -162,7 +163,21 @@ def _folded(task: FoldTask, ranges: EventRanges) -> Iterator[Folded]:
             last = folded.rows.slice(max(0, folded.rows.num_rows - 1))
             if key is not None and as_bytes(task.shape.keys(last)).to_pylist() == [key]:
                 left, folded = last, replace(folded, rows=folded.rows.slice(0, folded.rows.num_rows - 1))
+            if _is_unknown(task, folded):
+                raise _unknown_values(task, folded.unknown)
             yield folded
+
+
+def _is_unknown(task: FoldTask, folded: Folded) -> bool:
+    return task.complete_from is not None and folded.unknown[:LSN_WIDTH] > task.complete_from
+
+
+def _unknown_values(task: FoldTask, lsn: str) -> UnknownRowError:
+    return UnknownRowError(
+        f"At {lsn} a row of {task.current} has got another message key, and events omit values of it that did not change: its table has no "
+        "key of its own, by which they are found. So the mirror has stopped before. Next: read the whole table again (its snapshot asset, "
+        "or cdc-assets capture --table); then the mirror is rebuilt from that. A primary key saves it from now on."
+    )
 
 
 def _fold_rows(task: FoldTask, ranges: EventRanges) -> FoldResult:
@@ -171,8 +186,8 @@ def _fold_rows(task: FoldTask, ranges: EventRanges) -> FoldResult:
     for number in range(len(ranges)):
         _require_room(task, rows)
         folded = fold_multiset(task.folded, rows.combine_chunks(), ranges.events(number), task.void)
-        if task.complete_from is not None and (lsn := folded.unknown[:LSN_WIDTH]) > task.complete_from:
-            raise _unknown(task, lsn)
+        if _is_unknown(task, folded):
+            raise _unknown(task, folded.unknown[:LSN_WIDTH])
         rows, changed = folded.rows, changed or folded.changed
         ended.write(folded.ended)
     if not changed and not task.rewrite:

@@ -15,7 +15,7 @@ from cdc_assets.config.patterns import expression_for
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import quote
 from cdc_assets.core.ports import KeyRange
-from cdc_assets.core.ranges import from_text
+from cdc_assets.core.ranges import literal, where_literally
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.reconcile.progress import Texts
 from cdc_assets.signals.requests import ask, compose
@@ -48,24 +48,15 @@ class Repair:
         return " OR ".join(f"({text})" for text in [*inside, *(self._equal(key) for key in dict.fromkeys(self.keys))])
 
     def _inside(self, span: KeyRange) -> str:
-        column = None if span.column is None else self.schema.column(span.column)
-        if column is None:
+        if span.column is None or self.schema.column(span.column) is None:
             return ""
-        name = quote(column.name)
-        parts = [f"{name} >= {_literal(column, span.low)}"] if span.low is not None else []
-        parts += [f"{name} < {_literal(column, span.high)}"] if span.high is not None else []
-        return " AND ".join(parts)
+        return where_literally(self.schema, span)
 
     def _equal(self, key: Texts) -> str:
         return " AND ".join(
-            f"{quote(column.name)} IS NULL" if text is None else f"{quote(column.name)} = {_literal(column, text)}"
+            f"{quote(column.name)} IS NULL" if text is None else f"{quote(column.name)} = {literal(column, text)}"
             for column, text in zip(self.columns, key, strict=True)
         )
-
-
-def _literal(column: Column, text: str) -> str:
-    quoted = text.replace("'", "''")
-    return from_text(column).replace("?", f"N'{quoted}'", 1)
 
 
 def request(config: CaptureConfig, repair: Repair) -> None:

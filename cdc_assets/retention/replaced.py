@@ -66,11 +66,13 @@ def _by_row(shape: RowShape, events: pa.Table) -> tuple[Numbers, Numbers, Number
 
 
 def _starts(order: Numbers, first: Numbers, removes: Numbers, missing: Sequence[Numbers]) -> Numbers:
-    """For each event the place of the one from which on all values of its row are known; at least the row's first one."""
+    """For each event the place of the one from which on all values of its row are known, or else of the row's first one; a
+    deletion's own."""
     places = np.arange(len(order))
     begin = np.repeat(first, np.diff(np.append(first, len(order))))
     start = places
     for omitted in missing:
         known = np.maximum.accumulate(np.where(omitted | removes, -1, places))
-        start = np.minimum(start, np.where(known >= begin, known, places))
+        # what an event omits may be in other events, so the row may have been deleted under a finer key before it
+        start = np.minimum(start, np.where(known >= begin, known, np.where(omitted, begin, places)))
     return start

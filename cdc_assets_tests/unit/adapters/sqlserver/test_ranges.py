@@ -11,6 +11,7 @@ from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.ranges import can_bound, fit, from_text, to_text, type_text, where
 from cdc_assets.core.schema import Column, TableSchema
 from cdc_assets.errors import InvalidValueError
+from cdc_assets.reconcile.repair import Repair
 
 
 def column(type_name: str, **more: object) -> Column:
@@ -68,7 +69,11 @@ def schema_with(nullable: bool) -> TableSchema:
     ],
 )
 def test_where(low: str | None, high: str | None, nullable: bool, condition: str, parameters: tuple[str, ...]) -> None:
-    assert where(schema_with(nullable), KeyRange("k]", low, high)) == (condition, parameters)
+    schema, span = schema_with(nullable), KeyRange("k]", low, high)
+    assert where(schema, span) == (condition, parameters)
+    # rows that were compared are those that a repair reads again
+    repaired = Repair(schema, schema.columns, (), (span,)).condition
+    assert repaired == (f"({condition.replace('?', 'N{!r}').format(*parameters)})" if condition else "")
 
 
 @pytest.mark.parametrize(

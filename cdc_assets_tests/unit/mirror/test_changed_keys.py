@@ -1,0 +1,88 @@
+"""Rows that get another message key in a table without a key of its own: only events with the former key have what later ones omit."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from cdc_assets.errors import UnknownRowError
+from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
+from cdc_assets_tests.unit.streaming.child import DATABASE
+from mssql_standin.control import StandIn
+
+COLUMNS = "id, note, big"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Two rows that a snapshot has read, and their mirror."""
+    with StandIn(databases=(DATABASE,)) as server:
+        world = World(server, tmp_path / "lake", "id int NOT NULL, note varchar(10), big nvarchar(max)")
+        events = replace(world.config.events, message_key_columns=("dbo.t:id",))
+        world.config = replace(world.config, events=events, mirror=replace(world.config.mirror, enabled=True))
+        world.execute("INSERT INTO dbo.t VALUES (1, 'x', N'A'), (2, 'y', N'B')")
+        world.capture("snapshot")
+        assert world.follow() is None
+        yield world
+
+
+def change(world: World, *statements: str) -> None:
+    for statement in statements:
+        world.execute(statement)
+    world.capture()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("UPDATE dbo.t SET id = 7 WHERE id = 1",),
+        ("DELETE FROM dbo.t WHERE id = 2", "UPDATE dbo.t SET id = 2 WHERE id = 1"),
+        ("UPDATE dbo.t SET id = 7 WHERE id = 1", "UPDATE dbo.t SET note = 'z' WHERE id = 7"),
+        ("UPDATE dbo.t SET id = 7 WHERE id = 1", "DELETE FROM dbo.t WHERE id = 7"),
+    ],
+)
+def test_a_mirror_stops_before_a_row_whose_values_are_not_known(world: World, statements: tuple[str, ...]) -> None:
+    """Also if another row had the new key, or the row has changed or gone since; until the table was read again."""
+    before = ordered(world.rows())
+    change(world, *statements)
+    for anew in (False, True):
+        assert isinstance(world.follow(anew=anew), UnknownRowError)
+        assert ordered(world.rows()) == before
+    world.read_again()
+    assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
+    change(world, "UPDATE dbo.t SET note = 'later'")
+    assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
+
+
+def test_it_follows_where_events_have_all_values(world: World) -> None:
+    change(
+        world,
+        "UPDATE dbo.t SET id = 7, big = N'C' WHERE id = 1",
+        "UPDATE dbo.t SET note = 'z' WHERE id = 7",
+        "BEGIN TRAN; UPDATE dbo.t SET id = 8 WHERE id = 2; DELETE FROM dbo.t WHERE id = 8; COMMIT",
+        "INSERT INTO dbo.t VALUES (2, 'again', N'D')",
+        "DELETE FROM dbo.t WHERE id = 2",
+        "INSERT INTO dbo.t VALUES (2, 'again', NULL)",
+    )
+    assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_compaction_keeps_the_only_event_with_a_value(world: World, mirrored: bool) -> None:
+    lake = replace(world.config.lake, topic_hours=0.0001, topic_policy="compact", topic_unmirrored=not mirrored)
+    world.config = replace(world.config, lake=lake, mirror=replace(world.config.mirror, enabled=mirrored))
+    change(world, "UPDATE dbo.t SET id = 7 WHERE id = 1")
+    for number in range(10, 13):
+        change(world, f"INSERT INTO dbo.t VALUES ({number}, 'q', N'Q')")
+        if mirrored:
+            world.follow()
+        time.sleep(0.5)
+    world.capture()
+    events = DeltaTable(str(world.lake / TOPIC)).to_pyarrow_table(columns=["key", "value"]).to_pylist()
+    assert "A" in [event["value"]["after"]["big"] for event in events if event["value"] and event["value"]["after"]]
