@@ -109,7 +109,9 @@ class KafkaSource:
         self._leaderless: dict[tuple[str, int], float] = {}
         """Since when partitions that were not read to their ends have had no leader."""
         self._ids: dict[str, str] = {}
-        """Of the topics that are read, as far as the broker reports them."""
+        """Of the topics that are read, as far as the broker reports them, since the start."""
+        self._recreated: set[str] = set()
+        """Topics that have had another id since: none of their partitions is read before the next run."""
         self._warned: set[str] = set()
         self._refreshed_at = float("-inf")
         self._is_first = not self._recorded
@@ -205,7 +207,7 @@ class KafkaSource:
             for name in set(self._settings.topics) - set(topics):
                 self._warn(name, "there is no such topic yet")
             own = [(name, number) for name in sorted(wanted) for number in sorted(topics[name].partitions)]
-            self._stop_others(self._topic_ids.of(sorted(wanted)), self._refreshed_at - since)
+            self._stop_others(own, self._topic_ids.of(sorted(wanted)), self._refreshed_at - since)
             self._stop_missing(own)
             self._stop_leaderless({one for one in own if topics[one[0]].partitions[one[1]].leader < 0})
             known = self._assigned.keys() | self._stopped | self._leaderless.keys()
@@ -218,13 +220,13 @@ class KafkaSource:
         except self._kafka.KafkaException as error:
             raise self._lost(error) from None
 
-    def _stop_others(self, ids: Mapping[str, str], since_s: float) -> None:
-        """Stop topics that were recreated while they were read."""
-        for own in sorted(self._assigned):
-            if (id_ := ids.get(own[0])) and id_ != self._ids.setdefault(own[0], id_):
+    def _stop_others(self, there: Sequence[tuple[str, int]], ids: Mapping[str, str], since_s: float) -> None:
+        """Stop topics that were recreated since the start, and what only the new ones have: an offset is recorded with the former id."""
+        self._recreated |= {name for name, id_ in ids.items() if self._ids.setdefault(name, id_) != id_}
+        for own in sorted(self._assigned.keys() | there):
+            if own[0] in self._recreated:
                 text = f"it was deleted and recreated: what was read of it in the last {since_s:.0f} s may be the new topic's"
                 self._give_up(*own, f"{text}; {READ_AGAIN}")
-        self._ids = {**ids, **self._ids}
 
     def _stop_missing(self, there: Sequence[tuple[str, int]]) -> None:
         """Stop partitions that were read and that the broker does not show."""
