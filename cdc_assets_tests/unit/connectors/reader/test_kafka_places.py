@@ -168,13 +168,27 @@ def test_a_partition_that_appears_between_two_runs_is_read_from_its_beginning(br
     assert told(feed.next(0)) == {0: 4}
 
 
-def test_a_topic_that_is_made_after_the_first_start(broker: Topics) -> None:
+@pytest.mark.parametrize("is_next_run", [False, True])
+def test_a_topic_that_is_made_after_the_first_start(broker: Topics, is_next_run: bool) -> None:
+    """What is in it was written since."""
     sizes = broker.sizes.pop("events")
     feed = reader("latest")([], [])
-    assert feed.next(0) is None
+    first = feed.next(0)
+    assert first is not None
+    assert (first.rows, list(first.lines), len(first.offsets)) == (0, [], 1)
+    feed.committed(first.number)
+    assert feed.next(0) is None, "it is recorded once"
     broker.sizes["events"] = sizes
-    feed.next(0)
+    if is_next_run:
+        feed = reader("latest")(first.offsets, [])
+    assert feed.next(0) is None
     assert list(broker.assigned.values()) == [0, 0]
+
+
+@pytest.mark.parametrize("reset", ["", "earliest"])
+def test_a_first_start_without_a_topic_that_begins_anywhere_else_records_nothing(broker: Topics, reset: str) -> None:
+    del broker.sizes["events"]
+    assert reader(reset)([], []).next(0) is None
 
 
 def with_id(id_: str, **places: int) -> Offsets:
