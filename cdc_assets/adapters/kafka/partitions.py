@@ -1,16 +1,26 @@
 """Names of partitions, and why one is not read on."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cdc_assets.connectors.engine.feed import Offsets
 
 AT_THE_END: Final = ("latest", "largest", "end")
 AT_THE_BEGINNING: Final = ("earliest", "smallest", "beginning")
 ANYWHERE: Final = (*AT_THE_END, *AT_THE_BEGINNING)
 """Values of `auto.offset.reset`, with librdkafka's other names for them."""
+STARTED: Final[tuple[Mapping[str, Any], Mapping[str, Any]]] = ({"reader": "kafka"}, {"started": True})
+"""What is recorded, as an offset, of a first start that found no partition to begin at its end."""
 READ_AGAIN: Final = "consumer.override.auto.offset.reset=earliest lets the next run read it from its beginning"
 MISSING: Final = (
     "it was read before and no longer exists: the topic was deleted, the user may not see it (DESCRIBE), or bootstrap.servers is "
     "another cluster; leave it out of topics or topics.regex if it is not needed any more"
 )
+
+
+def is_first_start(offsets: Offsets) -> bool:
+    """Whether no run has started before, as far as is recorded: then `latest` means the ends."""
+    return not any("partition" in place or place == STARTED[0] for place, _ in offsets)
 
 
 def lost_span(recorded: int, low: int, high: int) -> str:

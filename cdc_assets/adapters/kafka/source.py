@@ -18,8 +18,9 @@ there any more, has no leader, may not be read, or gives no answer is not read o
 One that loses its leader after it was read to its end is waited for, because nobody can write to it either.
 
 *Where a partition begins that was never read.* `auto.offset.reset=latest` means the ends at the first start. They are recorded
-with the first batch, also if nothing was read, so that a restart continues there. A partition that appears later is read
-from its beginning, whatever the option says: what is in it was written since.
+with the first batch, also if nothing was read, so that a restart continues there; and if there is no partition, that the first
+start has been. A partition that appears later is read from its beginning, whatever the option says: what
+is in it was written since.
 
 Messages of transactions are read when these are committed (`isolation.level`, which may be set otherwise).
 """
@@ -38,6 +39,8 @@ from cdc_assets.adapters.kafka.partitions import (
     AT_THE_END,
     MISSING,
     READ_AGAIN,
+    STARTED,
+    is_first_start,
     jumped_span,
     lost_span,
     partition_name,
@@ -69,6 +72,8 @@ log = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S: Final = 30.0
 _MAX_MESSAGES: Final = 20_000
 _REFRESH_EVERY_S: Final = 10.0
+_STARTED: Final = ""
+"""The stream that stands for the first start."""
 _FIXED: Final[Mapping[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -109,10 +114,12 @@ class KafkaSource:
         self._leaderless: dict[tuple[str, int], float] = {}
         """Since when partitions that were not read to their ends have had no leader."""
         self._ids: dict[str, str] = {}
-        """Of the topics that are read, as far as the broker reports them."""
+        """Of the topics that are read, as far as the broker reports them, since the start."""
+        self._recreated: set[str] = set()
+        """Topics that have had another id since: none of their partitions is read before the next run."""
         self._warned: set[str] = set()
         self._refreshed_at = float("-inf")
-        self._is_first = not self._recorded
+        self._is_first = is_first_start(offsets)
         """Whether these are the partitions of the first start."""
         self._begun: dict[str, int] = {}
         """Places at which partitions begin, until they were given away."""
@@ -162,6 +169,8 @@ class KafkaSource:
 
     def offset(self, stream: str, next_offset: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """See `Source`."""
+        if stream == _STARTED:
+            return STARTED
         topic, partition = partition_of(stream)
         id_ = self._ids.get(topic)
         return {"topic": topic, "partition": partition}, {"offset": next_offset} | ({"topic_id": id_} if id_ else {})
@@ -179,7 +188,8 @@ class KafkaSource:
 
     def committed(self, next_offsets: Mapping[str, int]) -> None:
         """Write the group's offsets, for monitoring; nothing depends on them."""
-        own = [self._kafka.TopicPartition(*partition_of(stream), place) for stream, place in next_offsets.items()]
+        places = [(partition_of(stream), place) for stream, place in next_offsets.items() if stream != _STARTED]
+        own = [self._kafka.TopicPartition(*partition, place) for partition, place in places]
         try:
             if own:
                 self._consumer.commit(offsets=own, asynchronous=True)
@@ -205,7 +215,7 @@ class KafkaSource:
             for name in set(self._settings.topics) - set(topics):
                 self._warn(name, "there is no such topic yet")
             own = [(name, number) for name in sorted(wanted) for number in sorted(topics[name].partitions)]
-            self._stop_others(self._topic_ids.of(sorted(wanted)), self._refreshed_at - since)
+            self._stop_others(own, self._topic_ids.of(sorted(wanted)), self._refreshed_at - since)
             self._stop_missing(own)
             self._stop_leaderless({one for one in own if topics[one[0]].partitions[one[1]].leader < 0})
             known = self._assigned.keys() | self._stopped | self._leaderless.keys()
@@ -214,17 +224,19 @@ class KafkaSource:
             if places:
                 self._consumer.incremental_assign(places)
                 self._assigned |= {(place.topic, place.partition): place for place in places}
+            if self._is_first and self._reset in AT_THE_END and not self._begun:
+                self._begun[_STARTED] = 0
             self._is_first = False
         except self._kafka.KafkaException as error:
             raise self._lost(error) from None
 
-    def _stop_others(self, ids: Mapping[str, str], since_s: float) -> None:
-        """Stop topics that were recreated while they were read."""
-        for own in sorted(self._assigned):
-            if (id_ := ids.get(own[0])) and id_ != self._ids.setdefault(own[0], id_):
+    def _stop_others(self, there: Sequence[tuple[str, int]], ids: Mapping[str, str], since_s: float) -> None:
+        """Stop topics that were recreated since the start, and what only the new ones have: an offset is recorded with the former id."""
+        self._recreated |= {name for name, id_ in ids.items() if self._ids.setdefault(name, id_) != id_}
+        for own in sorted(self._assigned.keys() | there):
+            if own[0] in self._recreated:
                 text = f"it was deleted and recreated: what was read of it in the last {since_s:.0f} s may be the new topic's"
                 self._give_up(*own, f"{text}; {READ_AGAIN}")
-        self._ids = {**ids, **self._ids}
 
     def _stop_missing(self, there: Sequence[tuple[str, int]]) -> None:
         """Stop partitions that were read and that the broker does not show."""

@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from cdc_assets.adapters.kafka.client import client_library, made
 from cdc_assets.adapters.kafka.options import of_connections
-from cdc_assets.adapters.kafka.partitions import ANYWHERE, AT_THE_END, MISSING, lost_span, partition_name, was_recreated
+from cdc_assets.adapters.kafka.partitions import (
+    ANYWHERE,
+    AT_THE_END,
+    MISSING,
+    is_first_start,
+    lost_span,
+    partition_name,
+    was_recreated,
+)
 from cdc_assets.adapters.kafka.topic_ids import TopicIds
 from cdc_assets.config.reader import ReaderSettings
 from cdc_assets.connectors.engine.feed import Offsets
@@ -76,7 +84,7 @@ def _asked(kafka: Any, consumer: Any, settings: ReaderSettings, offsets: Offsets
     recreated = _recreated(kafka, settings, offsets, wanted)
     for place in (kafka.TopicPartition(*own) for own in sorted(there)):
         low, high = consumer.get_watermark_offsets(place, timeout=_REQUEST_TIMEOUT_S)
-        first = high if not recorded and reset in AT_THE_END else low
+        first = high if is_first_start(offsets) and reset in AT_THE_END else low
         at = recorded.get((place.topic, place.partition), first)
         if (place.topic, place.partition) in recreated:
             if reset not in ANYWHERE:

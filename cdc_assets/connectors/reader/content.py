@@ -34,11 +34,18 @@ class Content:
         self._files, self._path = files, path
         self._packed = path.endswith(".gz")
         self._complete = True
-        self._first = b""
+        begin = b""
         for part in self._parts(0):
-            self._first = (self._first + part)[:HEAD]
-            if len(self._first) == HEAD:
+            begin += part
+            if len(begin) >= HEAD:
                 break
+        self._first, self.first_line = begin[:HEAD], _first_line(begin)
+        """The first bytes; and the checksum of the first line that is not blank, None if no whole one is there yet."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it did not end too early, as far as it was read; only a packed file does."""
+        return self._complete
 
     def head(self, offset: int) -> str:
         """Checksum of the first bytes, of no more than precede a place."""
@@ -68,6 +75,17 @@ class Content:
             checksum = zlib.crc32(part[begin:], checksum)
             at += len(part)
         return found
+
+    def whole(self) -> tuple[int, int]:
+        """How many bytes there are now, and their checksum.
+
+        Raises:
+            ValueError: it is packed wrongly.
+        """
+        length = checksum = 0
+        for part in self._noted(self._parts(0), 0):
+            length, checksum = length + len(part), zlib.crc32(part, checksum)
+        return length, checksum
 
     def blocks(self, offset: int) -> Iterator[tuple[list[bytes], bool]]:
         """Lines after a place with their ends, and whether they are the last. The file is opened now: where names change, what
@@ -151,6 +169,13 @@ def _skipped(parts: Iterator[bytes], offset: int) -> Iterator[bytes]:
         offset = max(0, offset - len(part))
     if offset:
         raise ShorterError(_SHORT)
+
+
+def _first_line(begin: bytes) -> int | None:
+    line, end, _ = begin.lstrip().partition(b"\n")
+    if not (end or len(begin) >= _BLOCK or _is_object(line)):
+        return None
+    return zlib.crc32(line.rstrip())
 
 
 def _is_object(text: bytes) -> bool:

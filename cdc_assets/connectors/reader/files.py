@@ -9,6 +9,9 @@ where that one ended. Its place and that the old path is free are recorded no la
 before leaves all as it was. In an object store, renaming is copying and deleting: while both are there the copy waits for a
 minute. Another file at a path whose file is nowhere is not read. One that is gone before it was read to its end is reported.
 
+*A copy that grows under its final name*, as `gzip` and `cp` write it, is the beginning of a file that was read. It is not read while it is
+no more than that, until it has not changed for a minute; a packed one not before its end is there.
+
 *Files that are gone* are known for a while, since a folder that is not mounted for a moment has none either; those that have been gone for
 longest are forgotten, so that the record does not grow without end; not while the folder is empty. One of these that came back would be read as
 a new one.
@@ -277,13 +280,36 @@ class FileSource:
             raise ValueError(f"it is a copy of {gone[0]}, which is gone now")
         return any(time.time() - max(self._files[path].mtime, info.mtime_ns or 0) / 1e9 < _COPYING_S for path in alike)
 
+    def _is_being_copied(self, path: str, content: Content) -> bool:
+        """Whether all that a new file holds as yet is the beginning of one that was read, or nothing in it counts yet.
+
+        Raises:
+            ValueError: what it may be a copy of has been deleted since the listing.
+        """
+        if content.first_line is None:
+            return self._is_fresh(path)
+        longer, length, checksum = self._files.longer_than(path, content)
+        if gone := [old for old in longer if not self._is_there(old) and not self._is_stopped(old)]:
+            raise ValueError(f"it may be a copy of {gone[0]}, which is gone now")
+        is_copy = any(
+            self._content(old).checksums([length]).get(length) == checksum for old in longer if self._is_there(old)
+        )
+        return is_copy and (not content.complete or self._is_fresh(path))
+
     def _is_there(self, path: str) -> bool:
-        return bool(self._location.existing("").get_file_info(path).type == fs.FileType.File)
+        return bool(self._info(path).type == fs.FileType.File)
+
+    def _is_fresh(self, path: str) -> bool:
+        """Whether a file is written as yet: its time in the listing may be that of long ago."""
+        return time.time() - (self._info(path).mtime_ns or 0) / 1e9 < _COPYING_S
+
+    def _info(self, path: str) -> fs.FileInfo:
+        return self._location.existing("").get_file_info(path)
 
     def _file(self, info: fs.FileInfo) -> Iterator[list[Item]]:
         """What is new in one file."""
         before, content = self._files[info.path], self._content(info.path)
-        if not before.offset and self._waits_for_original(info, content):
+        if not before.offset and (self._is_being_copied(info.path, content) or self._waits_for_original(info, content)):
             return
         blocks, checksum = self._opened(info.path, content)
         if checksum is None:
@@ -292,7 +318,7 @@ class FileSource:
                 "or put the former one back"
             )
         line, offset = before.line, before.offset
-        at, gave = before, False
+        at, gave, first = before, False, before.first or content.first_line or 0
         for block, last in blocks:
             items: list[Item] = []
             start = offset
@@ -300,10 +326,11 @@ class FileSource:
                 number, line = line + 1, line + raw.endswith(b"\n")
                 offset, checksum = offset + len(raw), zlib.crc32(raw, checksum)
                 if raw.strip():
-                    at = Progress(0, 0, offset, line, content.head(offset), checksum=checksum)
+                    at = Progress(0, 0, offset, line, content.head(offset), checksum=checksum, first=first)
                     self._places[info.path, offset] = at
                     items.append(self._item(info.path, offset, number, raw))
-            at = Progress(info.size, info.mtime_ns or 0, offset, line, content.head(offset), last, checksum)
+            head = content.head(offset)
+            at = Progress(info.size, info.mtime_ns or 0, offset, line, head, last, checksum, first=first)
             self._files.put(info.path, at)
             if block:
                 self._files.note_block(info.path, start, block)

@@ -26,6 +26,7 @@ class Progress:
         checksum: of all bytes that were read.
         gone: whether it is gone from its path, under no other name; then `mtime` is when that was seen. If it comes back it is compared
             with what was read, and read on.
+        first: checksum of its first line that is not blank; 0 in a record of before there was one.
     """
 
     size: int = 0
@@ -36,6 +37,7 @@ class Progress:
     done: bool = False
     checksum: int = 0
     gone: bool = False
+    first: int = 0
 
 
 class KnownFiles:
@@ -49,6 +51,8 @@ class KnownFiles:
         self._files: dict[str, Progress] = {}
         self._heads: dict[int, dict[str, set[str]]] = {}
         """Paths by how many first bytes their checksum is of, and by the checksum."""
+        self._firsts: dict[int | str, set[str]] = {}
+        """Paths by the checksum of their first lines; by their names where it is not recorded."""
         self._blocks: dict[str, tuple[int, int]] = {}
         """Of files that this run has read: the place and checksum of what was read last."""
         for path, progress in recorded.items():
@@ -68,9 +72,11 @@ class KnownFiles:
         """Note how far a file was read."""
         if before := self._files.get(path):
             self._heads.get(min(before.offset, HEAD), {}).get(before.head, set()).discard(path)
+            self._firsts.get(before.first or _name(path), set()).discard(path)
         self._files[path] = progress
         if progress.offset and not progress.gone:
             self._heads.setdefault(min(progress.offset, HEAD), {}).setdefault(progress.head, set()).add(path)
+            self._firsts.setdefault(progress.first or _name(path), set()).add(path)
 
     def note_block(self, path: str, start: int, block: Iterable[bytes]) -> None:
         """Note what was read last of a file."""
@@ -145,3 +151,23 @@ class KnownFiles:
         sums = content.checksums(self[path].offset for path in alike)
         found = [path for path in alike if sums.get(self[path].offset) == self[path].checksum]
         return sorted(found, key=lambda path: (-self[path].offset, path))
+
+    def longer_than(self, path: str, content: Content) -> tuple[list[str], int, int]:
+        """Paths of files of which more was read than a new file holds, and that may begin with all of it, by what is recorded.
+
+        Returns:
+            Them, how many bytes the new file holds, and the checksum of these.
+        """
+        near = (self._firsts.get(content.first_line or 0, set()) | self._firsts.get(_name(path), set())) - {path}
+        if not near:
+            return [], 0, 0
+        length, checksum = content.whole()
+        longer = [old for old in near if self[old].offset > length]
+        if content.reaches(HEAD):
+            longer = [old for old in longer if self[old].head == content.head(HEAD)]
+        return sorted(longer), length, checksum
+
+
+def _name(path: str) -> str:
+    """A file's name, with which it is copied or packed."""
+    return path.rpartition("/")[2].removesuffix(".gz")

@@ -168,13 +168,27 @@ def test_a_partition_that_appears_between_two_runs_is_read_from_its_beginning(br
     assert told(feed.next(0)) == {0: 4}
 
 
-def test_a_topic_that_is_made_after_the_first_start(broker: Topics) -> None:
+@pytest.mark.parametrize("is_next_run", [False, True])
+def test_a_topic_that_is_made_after_the_first_start(broker: Topics, is_next_run: bool) -> None:
+    """What is in it was written since."""
     sizes = broker.sizes.pop("events")
     feed = reader("latest")([], [])
-    assert feed.next(0) is None
+    first = feed.next(0)
+    assert first is not None
+    assert (first.rows, list(first.lines), len(first.offsets)) == (0, [], 1)
+    feed.committed(first.number)
+    assert feed.next(0) is None, "it is recorded once"
     broker.sizes["events"] = sizes
-    feed.next(0)
+    if is_next_run:
+        feed = reader("latest")(first.offsets, [])
+    assert feed.next(0) is None
     assert list(broker.assigned.values()) == [0, 0]
+
+
+@pytest.mark.parametrize("reset", ["", "earliest"])
+def test_a_first_start_without_a_topic_that_begins_anywhere_else_records_nothing(broker: Topics, reset: str) -> None:
+    del broker.sizes["events"]
+    assert reader(reset)([], []).next(0) is None
 
 
 def with_id(id_: str, **places: int) -> Offsets:
@@ -223,6 +237,36 @@ def test_a_topic_that_is_made_anew_while_it_is_read(broker: Topics) -> None:
     assert feed.next(0) is None
     assert not broker.assigned
     assert "it was deleted and recreated" in reading.stopped["events:0"]
+
+
+@pytest.mark.parametrize("is_seen_away", [False, True])
+@pytest.mark.parametrize("reset", ["", "earliest", "latest"])
+def test_a_topic_that_is_recreated_with_more_partitions_while_it_is_read(
+    broker: Topics, reset: str, is_seen_away: bool
+) -> None:
+    """The new partition would be recorded as one of the former topic, and read once more as one of the new."""
+    before = with_id("first", p0=5, p1=7)
+    reading = reader(reset)
+    feed = reading(before, [])
+    if is_seen_away:
+        sizes = broker.sizes.pop("events")
+        assert feed.next(0) is None
+        broker.sizes["events"] = sizes
+    broker.ids["events"] = "second"
+    broker.sizes["events"].append(3)
+    for _ in range(2):
+        assert feed.next(0) is None
+        assert not broker.assigned
+    assert set(reading.stopped) == {"events:0", "events:1", "events:2"}
+    assert "it was deleted and recreated" in reading.stopped["events:2"]
+    if not reset:
+        return
+    again = reader(reset)
+    first = again(before, []).next(0)
+    assert broker.assigned == {("events", 0): 0, ("events", 1): 0, ("events", 2): 0}
+    assert told(first) == {0: 0, 1: 0}
+    assert ids_told(first) == {"second"}
+    assert not again.stopped
 
 
 def test_a_broker_that_knows_no_ids_is_told_of_once(broker: Topics, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.adapters.kafka import unread as kafka_unread
+from cdc_assets.adapters.kafka.partitions import STARTED
 from cdc_assets.assembly.engine import ask_unread
 from cdc_assets.config.reader import KAFKA, Converter, ReaderSettings
 from cdc_assets.connectors.databases.probe import open_probe
@@ -175,7 +176,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Any:
     class KafkaError(Exception):
         _PARTITION_EOF = -191
 
-    def asked(consumer: Consumer, recorded: dict[int, int], reset: str = "") -> Unread:
+    def asked(consumer: Consumer, recorded: dict[int, int], reset: str = "", *started: Any) -> Unread:
         library = SimpleNamespace(
             Consumer=consumer,
             TopicPartition=lambda topic, partition: SimpleNamespace(topic=topic, partition=partition, offset=-1),
@@ -189,7 +190,13 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Any:
         settings = ReaderSettings(KAFKA, "p", Converter(), Converter(), servers="b:1", topics=("t",), options=options)
         found = kafka_unread.unread(
             settings,
-            [({"topic": "t", "partition": one}, {"offset": at, "topic_id": "first"}) for one, at in recorded.items()],
+            [
+                *started,
+                *(
+                    ({"topic": "t", "partition": one}, {"offset": at, "topic_id": "first"})
+                    for one, at in recorded.items()
+                ),
+            ],
         )
         assert consumer.closed
         return found
@@ -217,6 +224,8 @@ def test_a_partition_that_was_never_read_waits_from_its_beginning_but_for_a_star
     assert ask(Consumer(new), {0: 9}).what == "up to 6 records of 1 partitions"
     assert ask(Consumer(new), {0: 9}, "latest").what == "up to 6 records of 1 partitions"
     assert ask(Consumer(new), {}, "latest") == Unread(seen=1)
+    later = {0: (3, 9, [message(0, 100)]), 1: (3, 9, [message(1, 100)])}
+    assert ask(Consumer(later), {}, "latest", STARTED).what == "up to 12 records of 2 partitions"
 
 
 def test_a_reader_that_sees_nothing_is_told(ask: Any) -> None:

@@ -1,0 +1,155 @@
+"""Files that are packed or copied under their final names: such a copy is shorter than the original until it is whole."""
+
+import gzip
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from cdc_assets.assembly.engine import run_engine
+from cdc_assets.connectors.reader import files
+from cdc_assets.connectors.reader.known_files import Progress
+from cdc_assets_tests.unit.connectors.reader.trial import Trial
+
+COUNT = 300
+_CHANCE = random.Random(1)  # noqa: S311 - texts that are hard to pack
+ROWS = [{"id": number, "text": f"{_CHANCE.getrandbits(600):x}"} for number in range(COUNT)]
+LONG_AGO = 1_700_000_000
+
+
+def ids(trial: Trial) -> list[int]:
+    return [event["value"]["id"] for event in trial.held("t")]
+
+
+def copy_of(trial: Trial, name: str) -> bytes:
+    """What a whole copy of the original holds."""
+    data = (trial.events / "x.json").read_bytes()
+    return gzip.compress(data) if name.endswith(".gz") else data
+
+
+@pytest.fixture
+def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    """A folder with a file that was read long after it was written."""
+    monkeypatch.setattr(files, "_LIST_EVERY_S", 0.05)
+    trial = Trial(tmp_path, files__topic="t", stream__idle__timeout__ms="400")
+    trial.write("x.json", *ROWS)
+    os.utime(trial.events / "x.json", (LONG_AGO, LONG_AGO))
+    trial.run()
+    return trial
+
+
+@pytest.mark.parametrize("size", [0, 5, 60, 250, 4000, 0.5, 0.999])
+@pytest.mark.parametrize("name", ["x.json.gz", "a.json.gz", "a.json", "y.json"])
+def test_a_copy_of_which_a_part_is_there_is_not_read(trial: Trial, name: str, size: float) -> None:
+    whole = copy_of(trial, name)
+    (trial.events / name).write_bytes(whole[: int(size if size >= 1 else size * len(whole))])
+    trial.run()
+    (trial.events / name).write_bytes(whole)
+    (trial.events / "x.json").unlink()
+    trial.run()
+    with (trial.events / name).open("ab") as file:
+        file.write(gzip.compress(b'{"id": 999}\n') if name.endswith(".gz") else b'{"id": 999}\n')
+    trial.run()
+    assert ids(trial) == [*range(COUNT), 999]
+
+
+@pytest.mark.parametrize("name", ["x.json.gz", "a.json"])
+def test_a_copy_grows_while_a_run_reads(trial: Trial, name: str) -> None:
+    whole = copy_of(trial, name)
+    trial.write("u.json", {"id": 1000})
+
+    def half() -> None:
+        (trial.events / name).write_bytes(whole[: len(whole) // 2])
+        trial.write("u.json", {"id": 1001})
+
+    def all_of_it() -> None:
+        (trial.events / name).write_bytes(whole)
+        (trial.events / "x.json").unlink()
+        trial.write("u.json", {"id": 1002})
+
+    left = [half, all_of_it]
+    trial.properties["engine.batch.rows"] = "1"
+    trial.configure()
+    run_engine(trial.config, trial.tables(), lambda _: left.pop(0)() if left else None)
+    assert not left
+    assert ids(trial) == [*range(COUNT), 1000, 1001, 1002]
+
+
+@pytest.mark.parametrize("name", ["x.json.gz", "a.json"])
+def test_a_copy_is_ended_and_the_original_deleted_between_its_opening_and_its_reading(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    whole = copy_of(trial, name)
+    (trial.events / name).write_bytes(whole[: len(whole) // 2])
+    looked, is_being_copied = list[int](), files.FileSource._is_being_copied
+
+    def ended_meanwhile(source: files.FileSource, path: str, content: Any) -> bool:
+        if not looked:
+            looked.append(1)
+            (trial.events / name).write_bytes(whole)
+            (trial.events / "x.json").unlink()
+        return is_being_copied(source, path, content)
+
+    monkeypatch.setattr(files.FileSource, "_is_being_copied", ended_meanwhile)
+    trial.run()
+    assert looked
+    assert ids(trial) == [*range(COUNT)]
+
+
+def test_a_copy_is_written_for_longer_than_a_look_takes(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time in the listing is that of a moment long before it is read."""
+    (trial.events / "a.json").write_bytes(copy_of(trial, "a.json")[:9000])
+    list_files = files.list_files
+
+    def listed_long_ago(*given: Any) -> list[fs.FileInfo]:
+        found = list_files(*given)
+        return [fs.FileInfo(info.path, info.type, size=info.size, mtime_ns=LONG_AGO * 10**9) for info in found]
+
+    monkeypatch.setattr(files, "list_files", listed_long_ago)
+    trial.run()
+    assert ids(trial) == [*range(COUNT)]
+
+
+def test_a_beginning_that_is_left_as_it_is_is_another_file(trial: Trial) -> None:
+    trial.write("a.json", *ROWS[:7])
+    trial.run()
+    assert ids(trial) == [*range(COUNT)]
+    os.utime(trial.events / "a.json", (LONG_AGO, LONG_AGO))
+    trial.run()
+    assert ids(trial) == [*range(COUNT), *range(7)]
+
+
+def test_a_packed_copy_without_its_end_waits_for_it(trial: Trial) -> None:
+    whole = copy_of(trial, "x.json.gz")
+    (trial.events / "x.json.gz").write_bytes(whole[: len(whole) // 2])
+    os.utime(trial.events / "x.json.gz", (LONG_AGO, LONG_AGO))
+    trial.run()
+    assert ids(trial) == [*range(COUNT)]
+
+
+def test_a_file_that_begins_like_another_and_has_an_event_of_its_own_is_read_at_once(trial: Trial) -> None:
+    trial.write("a.json", *ROWS[:7], {"id": 999})
+    trial.run()
+    assert ids(trial) == [*range(COUNT), *range(7), 999]
+
+
+@pytest.mark.parametrize("name", ["x.json.gz", "archive/x.json"])
+def test_a_file_that_was_recorded_without_its_first_line_is_known_by_its_name(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As in a lake that was written before."""
+    monkeypatch.setattr(files, "Progress", lambda *given, first=0, **more: Progress(*given, **more))
+    trial.write("x.json", {"id": 999})
+    trial.run()
+    monkeypatch.undo()
+    (trial.events / name).parent.mkdir(exist_ok=True)
+    whole = copy_of(trial, name)
+    (trial.events / name).write_bytes(whole[: len(whole) // 2])
+    trial.run()
+    (trial.events / name).write_bytes(whole)
+    (trial.events / "x.json").unlink()
+    trial.run()
+    assert sorted(ids(trial)) == [*range(COUNT), 999]
