@@ -3,6 +3,9 @@
 *The tables.* The record says what both tables of a mirror held after its newest step: which step each had reached, at which version,
 and how many rows. They are compared as topics are (`lake.audit`): a folder that is gone or an older copy, a commit that was lost or
 emptied, a data file that is missing or cut off. What another program has deleted on purpose is not missed.
+*While a step is in flight* a table that the step has not reached holds what the step before has left, so it is compared, too: the step
+would be made upon what is left, and its end would be recorded as right. One that has reached it was as recorded when the step was
+committed, and holds more or fewer rows since; only its data files are compared.
 
 *The record.* Numbers of steps come from the record only. If it was removed, restored from an older copy, or has lost its newest
 commits, the tables have reached steps that it does not know. A step that is planned now would be found as made, though other
@@ -14,7 +17,7 @@ Either way the mirror is rebuilt from its topic, and that is said. *Crash*: noth
 import logging
 from collections.abc import Mapping, Sequence
 
-from cdc_assets.lake.audit import Turns, audit
+from cdc_assets.lake.audit import Examined, Turns, audit
 from cdc_assets.lake.commits import rows_by_path
 from cdc_assets.lake.marks import Mark
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
@@ -49,7 +52,7 @@ def _mark(tables: MirrorTables, directory: str) -> TableMark:
 
 
 def damaged_mirrors(tables: MirrorTables, states: Mapping[str, MirrorState], topics: Sequence[str]) -> set[str]:
-    """Topics whose mirror lacks what the record says; it is logged. Those with a step in flight are left for the next look.
+    """Topics whose mirror lacks what the record says, also below a step in flight; it is logged.
 
     Raises:
         LakeAwayError: the store does not answer.
@@ -61,14 +64,23 @@ def damaged_mirrors(tables: MirrorTables, states: Mapping[str, MirrorState], top
     }
     known = {name: mark for name, (_, mark) in marks.items()}
     found = audit(tables.tables, known, marks, seconds=_SECONDS, turns=Turns())  # nothing records what was examined
-    lost = {name: examined.loss for name, examined in found.items() if examined.loss is not None}
+    lost = {
+        name: examined.loss
+        for name, examined in found.items()
+        if examined.loss is not None and (examined.loss.damaged or not _holds_pending(examined, states[marks[name][0]]))
+    }
     for name, loss in lost.items():
         log.warning("Rebuilding the mirror of %s: %s %s.", marks[name][0], name, loss.what)
     return {marks[name][0] for name in lost}
 
 
 def _marks(state: MirrorState | None) -> tuple[TableMark, ...]:
-    return () if state is None or state.pending is not None else state.marks
+    return () if state is None else state.marks
+
+
+def _holds_pending(found: Examined, state: MirrorState) -> bool:
+    """Whether a table has reached the step in flight, whose rows its mark does not count."""
+    return state.pending is not None and found.mark is not None and found.mark.window >= state.pending.step
 
 
 def unknown_step(tables: MirrorTables, topic: str, state: MirrorState) -> int:
