@@ -5,7 +5,8 @@ and how many rows. They are compared as topics are (`lake.audit`): a folder that
 emptied, a data file that is missing or cut off. What another program has deleted on purpose is not missed.
 *While a step is in flight* a table that the step has not reached holds what the step before has left, so it is compared, too: the step
 would be made upon what is left, and its end would be recorded as right. One that has reached it was as recorded when the step was
-committed, and holds more or fewer rows since; only its data files are compared.
+committed, and holds more or fewer rows since; only its data files are compared. If that is `current` alone, its commit says whether `history`
+had the step before.
 
 *The record.* Numbers of steps come from the record only. If it was removed, restored from an older copy, or has lost its newest
 commits, the tables have reached steps that it does not know. A step that is planned now would be found as made, though other
@@ -21,7 +22,8 @@ from cdc_assets.lake.audit import Examined, Turns, audit
 from cdc_assets.lake.commits import rows_by_path
 from cdc_assets.lake.marks import Mark
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
-from cdc_assets.mirror.ledger import MirrorState
+from cdc_assets.mirror.fold_step import ENDED
+from cdc_assets.mirror.ledger import MirrorState, PlannedStep
 
 log = logging.getLogger(__name__)
 
@@ -84,25 +86,34 @@ def _holds_pending(found: Examined, state: MirrorState) -> bool:
 
 
 def unknown_step(tables: MirrorTables, topic: str, state: MirrorState) -> int:
-    """The step that the tables of a mirror have reached, if it is none that the record knows, which is logged; else 0.
+    """The step that the tables of a mirror have reached, if it is none that the record knows, or not in both of them, which is logged;
+    else 0.
 
     Raises:
         LakeError: a table cannot be read.
     """
     reached = {directory: tables.reached(directory) for directory in directories(topic)}
     newest, pending = max(reached.values()), state.pending
-    is_known = newest < state.next_step and not (
-        pending is not None
-        and any(
-            step == pending.step and tables.range_of(directory, step) != (pending.after, pending.until)
-            for directory, step in reached.items()
-        )
-    )
-    if is_known:
-        return 0
-    log.warning(
-        "Rebuilding the mirror of %s: its tables have reached step %d, which the record of mirrors does not have like this. The record was removed, "
-        "or is an older copy, or has lost its newest commits.",
-        topic, newest,
-    )  # fmt: skip
-    return newest
+    made = {
+        name: tables.about(name, pending.step) for name, step in reached.items() if pending and step == pending.step
+    }
+    if newest >= state.next_step or any(not _is_planned(about, pending) for about in made.values()):
+        log.warning(
+            "Rebuilding the mirror of %s: its tables have reached step %d, which the record of mirrors does not have like this. The record was removed, "
+            "or is an older copy, or has lost its newest commits.",
+            topic, newest,
+        )  # fmt: skip
+        return newest
+    history = history_directory(topic)
+    if history not in made and any(ENDED in about for about in made.values()):
+        log.warning(
+            "Rebuilding the mirror of %s: %s lacks the versions that step %d has ended: the newest commits of its log are lost.",
+            topic, history, newest,
+        )  # fmt: skip
+        return newest
+    return 0
+
+
+def _is_planned(about: Mapping[str, str], pending: PlannedStep | None) -> bool:
+    """Whether a step took the events that the plan names."""
+    return pending is not None and (about.get("from_lsn"), about.get("to_lsn")) == (pending.after, pending.until)

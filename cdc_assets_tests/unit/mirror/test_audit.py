@@ -127,10 +127,31 @@ def test_tables_that_lost_something_while_a_step_was_in_flight_are_made_anew(
     assert "Rebuilding the mirror" not in caplog.text
 
 
+@pytest.mark.parametrize("commits", [1, 2])
+def test_versions_of_a_step_in_flight_that_were_lost_are_made_anew(
+    world: World, commits: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows have reached the step, so nothing else would tell that versions have not."""
+    world.execute("UPDATE dbo.t SET v = v + 13")
+    world.capture()
+    with pytest.raises(PowerCutError), cut_at("mirror-committed"):
+        world.mirror()
+    for path in sorted((world.lake / HISTORY / "_delta_log").glob("*.json"))[-commits:]:
+        path.unlink()
+    change(world, "INSERT INTO dbo.t VALUES (3, 3)")
+    assert "lacks the versions that step 5 has ended" in caplog.text
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+    assert len(world.versions()) == 8, "four of each row"
+    caplog.clear()
+    change(world, "DELETE FROM dbo.t WHERE id = 1")
+    assert "Rebuilding the mirror" not in caplog.text
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM dbo.t WHERE id = 1", "INSERT INTO dbo.t VALUES (9, 9)"])
 @pytest.mark.parametrize("step", ["mirror-planned", "mirror-history-committed", "mirror-committed"])
-def test_a_step_in_flight_is_no_loss(world: World, step: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Not what it has committed in one of its tables, or in both, nor what it removes."""
-    world.execute("DELETE FROM dbo.t WHERE id = 1")
+def test_a_step_in_flight_is_no_loss(world: World, step: str, statement: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Not what it has committed in one of its tables, or in both, nor what it removes, nor that it has ended nothing."""
+    world.execute(statement)
     world.capture()
     with pytest.raises(PowerCutError), cut_at(step):
         world.mirror()
