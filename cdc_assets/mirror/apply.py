@@ -11,7 +11,7 @@ if its mirror is as before, and has come as far as the topic reaches back, the m
 |---|---|---|
 | the ledger's row `planned` | bounds of the step | it is carried out by these; a rebuild whose events went since is given up, or planned again |
 | the commit in `history` | versions that have ended | the same step finds them, and takes the rows |
-| the commit in `current` | rows | the step is only recorded |
+| the commit in `current` | rows | the step is only recorded; if `history` has lost it, the mirror is rebuilt (`audit`) |
 | the ledger's row `complete` | the LSN is published, and the step given up that was in flight | |
 
 All tables that have something new share the two jobs of a turn (`tasks`) and the two rows of the ledger. An error of one table
