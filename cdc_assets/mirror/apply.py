@@ -3,8 +3,8 @@
 A fold is a step that can be read twice (`fold_step`): its bounds are in the ledger's row `planned`, and the LSN is published with the row
 `complete`. A fold that is in both tables and not recorded is only recorded.
 
-*A rebuild and retention that meet* (`Mirrors._recorded`): a rebuild that was planned and not carried out may wait while events go that it was to
-take, because its table had no mirror for a while, or because a process died before it gave up. It is not carried out then (`steps.is_overtaken`):
+*A rebuild and retention that meet* (`Mirrors._recorded`): events may go that a rebuild which was planned has not taken yet. Its table had no mirror for
+a while, or a process died before it gave up. It is not carried out then (`steps.is_overtaken`):
 if its mirror is as before, and has come as far as the topic reaches back, the mirror continues; else it is planned again by what is left.
 
 | after | state | a crash here |
@@ -179,20 +179,20 @@ class Mirrors:
         state, anew = self._state(table.topic), table.topic in rebuilt
         if unknown := unknown_step(self._tables, table.topic, state):
             state, anew = replace(state, step=unknown, pending=None), True
-        if state.pending is not None and not anew and is_overtaken(state.pending, table.target):
-            if self._is_untouched(table, state):
-                log.warning(
-                    "Events of %s were dropped just when its mirror was about to be rebuilt, so the mirror was left unchanged, and continues "
-                    "at %s. Next: if it is still to be rebuilt, start the rebuild again.",
-                    table.topic, state.lsn,
-                )  # fmt: skip
-                return table.topic, replace(state, pending=None)
-            anew = True
-        if table.newest is not None and (anew or self._is_to_be_rebuilt(table, state)):
+        is_late = not anew and state.pending is not None and is_overtaken(state.pending, table.target)
+        if is_late and self._is_untouched(table, state):
+            log.warning(
+                "Events of %s were dropped just when its mirror was about to be rebuilt, so the mirror was left unchanged, and continues "
+                "at %s. Next: if it is still to be rebuilt, start the rebuild again.",
+                table.topic, state.lsn,
+            )  # fmt: skip
+            return table.topic, replace(state, pending=None)
+        if table.newest is not None and (anew or is_late or self._is_to_be_rebuilt(table, state)):
             table, anew = table.newest, True
         key, planned = table.description.shape.key_text, state.pending
-        if planned is None or anew or planned.key != key or (not planned.whole and self._is_lost(table, state)):
-            anew = anew or self._is_lost(table, state)
+        is_kept = planned is not None and not (anew or is_late) and planned.key == key
+        if planned is None or not is_kept or (not planned.whole and self._is_lost(table, state)):
+            anew = anew or is_late or self._is_lost(table, state)
             planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
         if planned is None and anew and state.step:
             raise MirrorError(
