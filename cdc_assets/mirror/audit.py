@@ -3,6 +3,10 @@
 *The tables.* The record says what both tables of a mirror held after its newest step: which step each had reached, at which version,
 and how many rows. They are compared as topics are (`lake.audit`): a folder that is gone or an older copy, a commit that was lost or
 emptied, a data file that is missing or cut off. What another program has deleted on purpose is not missed.
+*While a step is in flight* a table that the step has not reached holds what the step before has left, so it is compared, too: the step
+would be made upon what is left, and its end would be recorded as right. One that has reached it was as recorded when the step was
+committed, and holds more or fewer rows since; only its data files are compared. If that is `current` alone, its commit says whether `history`
+had the step before.
 
 *The record.* Numbers of steps come from the record only. If it was removed, restored from an older copy, or has lost its newest
 commits, the tables have reached steps that it does not know. A step that is planned now would be found as made, though other
@@ -12,7 +16,7 @@ Either way the mirror is rebuilt from its topic, and that is said. *Crash*: noth
 
 *From outside*, for reports and the sensor, one list of the lake finds folders that are gone, and all else is examined in turns while time
 remains: reading a commit of each table would cost a lake of a thousand mirrors too much. A step may be made meanwhile, so what
-was found counts only if the record says the same after it.
+was found counts only if the record says the same after it, without a step in flight.
 """
 
 import logging
@@ -22,7 +26,8 @@ from cdc_assets.lake.audit import Examined, Loss, Turns, audit
 from cdc_assets.lake.commits import rows_by_path
 from cdc_assets.lake.marks import Mark
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
-from cdc_assets.mirror.ledger import MirrorState
+from cdc_assets.mirror.fold_step import ENDED
+from cdc_assets.mirror.ledger import MirrorState, PlannedStep
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +60,7 @@ def _mark(tables: MirrorTables, directory: str) -> TableMark:
 def damaged_mirrors(
     tables: MirrorTables, states: Mapping[str, MirrorState], topics: Sequence[str], suspected: Collection[str] = ()
 ) -> set[str]:
-    """Topics whose mirror lacks what the record says; it is logged. Those with a step in flight are left for the next time.
+    """Topics whose mirror lacks what the record says, also below a step in flight; it is logged.
 
     Args:
         suspected: topics whose mirrors are examined whatever time that takes.
@@ -66,7 +71,7 @@ def damaged_mirrors(
     marks = _marks(states, topics)
     whole = {directory for topic in suspected for directory in directories(topic)}
     found = audit(tables.tables, marks, marks, whole=whole, seconds=_SECONDS, turns=Turns())  # nothing records this
-    lost = _losses(found, topics)
+    lost = _losses(found, states, topics)
     for topic, losses in lost.items():
         for loss in losses:
             log.warning("Rebuilding the mirror of %s: %s %s.", topic, loss.directory, loss.what)
@@ -92,52 +97,77 @@ def seen_losses(
         LakeError: the lake cannot be listed, or the record cannot be read.
     """
     states = read()
-    if not (marks := _marks(states, topics)):
+    settled = [topic for topic in topics if topic in states and states[topic].pending is None]
+    if not (marks := _marks(states, settled)):
         return {}
     gone = marks.keys() - set(tables.location.directories())
     found = audit(tables.tables, marks, marks, whole=gone, seconds=seconds, turns=turns, first_sight=False)
-    if not (lost := _losses(found, topics)):
+    if not (lost := _losses(found, states, settled)):
         return {}
     now = read()
     return {topic: losses for topic, losses in lost.items() if now.get(topic) == states[topic]}
 
 
 def _marks(states: Mapping[str, MirrorState], topics: Collection[str]) -> dict[str, Mark]:
-    """What the tables of mirrors must hold, without those with a step in flight."""
+    """What the tables of mirrors must hold that a step in flight has not reached."""
     return {
         directory: Mark(step, version, rows, counted=version)
         for topic in topics
-        if (state := states.get(topic)) is not None and state.pending is None
+        if (state := states.get(topic)) is not None
         for directory, (step, version, rows) in zip(directories(topic), state.marks, strict=False)
     }
 
 
-def _losses(found: Mapping[str, Examined], topics: Collection[str]) -> dict[str, list[Loss]]:
-    lost = {name: result.loss for name, result in found.items() if result.loss is not None}
-    by_topic = {topic: [lost[name] for name in directories(topic) if name in lost] for topic in topics}
-    return {topic: losses for topic, losses in by_topic.items() if losses}
+def _losses(
+    found: Mapping[str, Examined], states: Mapping[str, MirrorState], topics: Collection[str]
+) -> dict[str, list[Loss]]:
+    lost = {
+        topic: [
+            result.loss
+            for name in directories(topic)
+            if (result := found.get(name)) is not None
+            and result.loss is not None
+            and (result.loss.damaged or not _holds_pending(result, states[topic]))
+        ]
+        for topic in topics
+    }
+    return {topic: losses for topic, losses in lost.items() if losses}
+
+
+def _holds_pending(found: Examined, state: MirrorState) -> bool:
+    """Whether a table has reached the step in flight, whose rows its mark does not count."""
+    return state.pending is not None and found.mark is not None and found.mark.window >= state.pending.step
 
 
 def unknown_step(tables: MirrorTables, topic: str, state: MirrorState) -> int:
-    """The step that the tables of a mirror have reached, if it is none that the record knows, which is logged; else 0.
+    """The step that the tables of a mirror have reached, if it is none that the record knows, or not in both of them, which is logged;
+    else 0.
 
     Raises:
         LakeError: a table cannot be read.
     """
     reached = {directory: tables.reached(directory) for directory in directories(topic)}
     newest, pending = max(reached.values()), state.pending
-    is_known = newest < state.next_step and not (
-        pending is not None
-        and any(
-            step == pending.step and tables.range_of(directory, step) != (pending.after, pending.until)
-            for directory, step in reached.items()
-        )
-    )
-    if is_known:
-        return 0
-    log.warning(
-        "Rebuilding the mirror of %s: its tables have reached step %d, which the record of mirrors does not have like this. The record was removed, "
-        "or is an older copy, or has lost its newest commits.",
-        topic, newest,
-    )  # fmt: skip
-    return newest
+    made = {
+        name: tables.about(name, pending.step) for name, step in reached.items() if pending and step == pending.step
+    }
+    if newest >= state.next_step or any(not _is_planned(about, pending) for about in made.values()):
+        log.warning(
+            "Rebuilding the mirror of %s: its tables have reached step %d, which the record of mirrors does not have like this. The record was removed, "
+            "or is an older copy, or has lost its newest commits.",
+            topic, newest,
+        )  # fmt: skip
+        return newest
+    history = history_directory(topic)
+    if history not in made and any(ENDED in about for about in made.values()):
+        log.warning(
+            "Rebuilding the mirror of %s: %s lacks the versions that step %d has ended: the newest commits of its log are lost.",
+            topic, history, newest,
+        )  # fmt: skip
+        return newest
+    return 0
+
+
+def _is_planned(about: Mapping[str, str], pending: PlannedStep | None) -> bool:
+    """Whether a step took the events that the plan names."""
+    return pending is not None and (about.get("from_lsn"), about.get("to_lsn")) == (pending.after, pending.until)

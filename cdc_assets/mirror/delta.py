@@ -6,7 +6,7 @@ is made by the one function that removes files (`lake.replacing`): a step whose 
 not committed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -70,12 +70,11 @@ class MirrorTables:
         """The newest step that was committed to a table; -1 if there is none."""
         return self.tables.reached(directory)
 
-    def range_of(self, directory: str, step: int) -> tuple[str, str] | None:
-        """Commit LSNs after and up to which a step took events, as its commit says; None if the log no longer has it."""
+    def about(self, directory: str, step: int) -> Mapping[str, str]:
+        """What the commit of a step says of it (`fold_step`); nothing if the log no longer has it."""
         handle = self.tables.open(directory)
         commits = [] if handle is None else handle.history(_RECENT)
-        found = [(commit["from_lsn"], commit["to_lsn"]) for commit in commits if commit.get("step") == str(step)]
-        return found[0] if found else None
+        return next((commit for commit in commits if commit.get("step") == str(step)), {})
 
     def files(self, directory: str) -> list[tuple[str, int, int]]:
         """Path, bytes and rows of each file of a table."""

@@ -1,10 +1,11 @@
 """A fold of a mirror as a step: `history` takes the versions that ended, then `current` takes the rows (`lake.step`).
 
 A step reads the rows that the step before has left and events that its plan has fixed. Neither changes, so every attempt makes the same
-rows and the same versions. `history` is first, because only the rows before say what has ended.
+rows and the same versions. `history` is first, because only the rows before say what has ended. So the commit of `current` says whether
+`history` has one of the step: if that is lost before the step is recorded, nothing else would show it (`audit`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,6 +18,9 @@ from cdc_assets.mirror.jobs import Jobs
 from cdc_assets.mirror.shape import TO_LSN
 from cdc_assets.mirror.tasks import FoldResult
 from cdc_assets.mirror.work import Work
+
+ENDED = "ended"
+"""In what the commit of rows says of a step: that versions were committed before."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +83,24 @@ def fold_commits(
     converted = jobs.converted(work) if is_retyped and not planned.whole else []
     about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until}
 
-    def wanted(schema: pa.Schema, add: Sequence[NewFile], remove: Sequence[str], *, whole: bool) -> Replacement:
+    def wanted(
+        schema: pa.Schema, add: Sequence[NewFile], remove: Sequence[str], about: Mapping[str, str], *, whole: bool
+    ) -> Replacement:
         gone, columns = (None, Schema.from_arrow(schema)) if whole else (remove, None)
         return Replacement(gone, add, None, is_new=True, number=planned.step, schema=columns, metadata=about)
 
     versions = [*converted, *(file for result in results for file in result.versions)]
     ended = work.history or shape.history
     history = MirrorChange(
-        tables, history_directory(topic), ended, wanted(ended, versions, [], whole=planned.whole or is_retyped),
+        tables, history_directory(topic), ended, wanted(ended, versions, [], about, whole=planned.whole or is_retyped),
         [TO_LSN], fence, "mirror-history-committed",
     )  # fmt: skip
+    if versions or planned.whole or is_retyped:
+        about = {**about, ENDED: "true"}
     leaves = [file for result in results for file in result.leaves]
     removed = [path for result in results for path in result.removed]
     current = MirrorChange(
         tables, current_directory(topic), work.current,
-        wanted(work.current, leaves, removed, whole=planned.whole or work.retyped), shape.bounded, fence, "mirror-committed",
+        wanted(work.current, leaves, removed, about, whole=planned.whole or work.retyped), shape.bounded, fence, "mirror-committed",
     )  # fmt: skip
     return [[history], [current]]

@@ -22,6 +22,8 @@ removes what no event has told of since the loss. A mirror that is late comes to
 that far continues. One that is rebuilt, or late, needs a snapshot of the whole table after it, whose READs tell all rows;
 without one it is refused. Unless what was dropped had been replaced by other events of the same rows: then what is left makes the
 rows at that LSN and later, so its first step ends there at the earliest.
+*A first step that was planned before they were dropped* (`is_overtaken`) is never carried out, whatever was read since: it may end before the
+reading that tells all rows, or say that the mirror is right from an LSN of which rows are gone. One is planned by what is left.
 
 A mirror that is started late, or rebuilt, begins at the newest such loss, and with a step up to R: before that it would
 lack rows.
@@ -256,6 +258,16 @@ def require_events(step: PlannedStep, target: Target) -> None:
     raise EventsDroppedError(
         step.topic, target.complete_after, wanted, f"{snapshot}cdc-assets mirror --rebuild for this table"
     )
+
+
+def is_overtaken(step: PlannedStep, target: Target) -> bool:
+    """Whether events that a mirror's first step was to take may have been dropped since it was planned.
+
+    What then was dropped already is below its beginning, or, if what was left made the rows, not above the LSN from which on it is right.
+    """
+    if not step.whole:
+        return False
+    return target.rows_from > step.begin if target.rows_from else target.complete_after > step.after
 
 
 def range_of(step: PlannedStep) -> EventRange:

@@ -71,6 +71,11 @@ def without_a_file(name: str) -> Callable[[World], None]:
     return remove
 
 
+def without_the_newest_commit(world: World) -> None:
+    """Of the rows."""
+    max((world.lake / CURRENT / "_delta_log").glob("*.json")).unlink()
+
+
 LOSSES = {
     "record removed": without_record,
     "record older": older(RECORD),
@@ -79,6 +84,7 @@ LOSSES = {
     "history older": older(HISTORY),
     "current without a file": without_a_file(CURRENT),
     "history without a file": without_a_file(HISTORY),
+    "current without its newest commit": without_the_newest_commit,
 }
 
 
@@ -96,6 +102,60 @@ def test_a_mirror_whose_record_or_tables_lost_something_is_made_anew(
     assert not mirrors_of(str(world.lake)).behind()
     caplog.clear()
     change(world, "INSERT INTO dbo.t VALUES (4, 4)")
+    assert "Rebuilding the mirror" not in caplog.text
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+@pytest.mark.parametrize("step", ["mirror-planned", "mirror-history-committed"])
+@pytest.mark.parametrize("what", [name for name in LOSSES if not name.startswith("record")])
+def test_tables_that_lost_something_while_a_step_was_in_flight_are_made_anew(
+    world: World, what: str, step: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The step would be made upon what is left, and what then is there be recorded."""
+    world.execute("UPDATE dbo.t SET v = v + 13")
+    world.capture()
+    with pytest.raises(PowerCutError), cut_at(step):
+        world.mirror()
+    LOSSES[what](world)
+    change(world, "INSERT INTO dbo.t VALUES (3, 3)", "DELETE FROM dbo.t WHERE id = 1")
+    assert f"Rebuilding the mirror of {TOPIC}" in caplog.text
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+    assert len(world.versions()) == 9, "four of each row, and the one that was deleted"
+    assert not mirrors_of(str(world.lake)).behind()
+    caplog.clear()
+    change(world, "INSERT INTO dbo.t VALUES (4, 4)")
+    assert "Rebuilding the mirror" not in caplog.text
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_versions_of_a_step_in_flight_that_were_lost_are_made_anew(
+    world: World, commits: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows have reached the step, so nothing else would tell that versions have not."""
+    world.execute("UPDATE dbo.t SET v = v + 13")
+    world.capture()
+    with pytest.raises(PowerCutError), cut_at("mirror-committed"):
+        world.mirror()
+    for path in sorted((world.lake / HISTORY / "_delta_log").glob("*.json"))[-commits:]:
+        path.unlink()
+    change(world, "INSERT INTO dbo.t VALUES (3, 3)")
+    assert "lacks the versions that step 5 has ended" in caplog.text
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+    assert len(world.versions()) == 8, "four of each row"
+    caplog.clear()
+    change(world, "DELETE FROM dbo.t WHERE id = 1")
+    assert "Rebuilding the mirror" not in caplog.text
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM dbo.t WHERE id = 1", "INSERT INTO dbo.t VALUES (9, 9)"])
+@pytest.mark.parametrize("step", ["mirror-planned", "mirror-history-committed", "mirror-committed"])
+def test_a_step_in_flight_is_no_loss(world: World, step: str, statement: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Not what it has committed in one of its tables, or in both, nor what it removes, nor that it has ended nothing."""
+    world.execute(statement)
+    world.capture()
+    with pytest.raises(PowerCutError), cut_at(step):
+        world.mirror()
+    change(world, "INSERT INTO dbo.t VALUES (3, 3)")
     assert "Rebuilding the mirror" not in caplog.text
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 

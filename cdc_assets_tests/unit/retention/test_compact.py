@@ -18,7 +18,7 @@ from cdc_assets.mirror import capture, steps
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.describe import Description
 from cdc_assets.overview import CaptureOverview
-from cdc_assets_tests.crashes import cut_at
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.config.minimum import MINIMUM
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.retention.world import HOURS, World, publish_all, publisher, require_published
@@ -133,12 +133,8 @@ def test_a_mirror_that_died_while_it_was_made_anew_keeps_its_events(world: World
     world.check()
 
 
-@pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_a_mirror_that_is_to_be_made_anew_while_events_go_stays_as_it_is(
-    world: World, monkeypatch: pytest.MonkeyPatch, policy: str
-) -> None:
-    """All of it happens between its look at the topic and its plan."""
-    world.config = replace(world.config, lake=replace(world.config.lake, topic_policy=policy))
+def overtaken(world: World, monkeypatch: pytest.MonkeyPatch) -> CaptureMirrors:
+    """Mirrors between whose look at the topic and whose plan events go."""
     late = world.mirrors()
     found = late.found
 
@@ -148,11 +144,68 @@ def test_a_mirror_that_is_to_be_made_anew_while_events_go_stays_as_it_is(
         return seen
 
     monkeypatch.setattr(late, "found", overtaken)
-    refused = late.catch_up(anew=True)
+    return late
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_mirror_that_is_to_be_made_anew_while_events_go_stays_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    world.config = replace(world.config, lake=replace(world.config.lake, topic_policy=policy))
+    refused = overtaken(world, monkeypatch).catch_up(anew=True)
     assert all("left unchanged" in str(error) for error in refused.values())
     assert refused.keys() == {world.topic(table) for table in world.tables}
     world.check()
     world.turn([0, 1])
+    world.check()
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_mirror_that_died_before_it_gave_up_continues_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.config = replace(world.config, lake=replace(world.config.lake, topic_policy=policy))
+    with pytest.raises(PowerCutError), cut_at("mirror-planned"):
+        overtaken(world, monkeypatch).catch_up(anew=True)
+    assert all(world.holds(table).after for table in world.tables)
+    assert not world.mirror()
+    assert "start the rebuild again" in caplog.text
+    assert not any(state.pending for state in world.mirrors().states().values()), "which bars retention"
+    world.check()
+    for _ in range(3):
+        world.turn([0, 1, 2, 3])
+    world.check()
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_step_that_died_before_its_events_went_is_planned_again_by_what_is_left(
+    tmp_path: Path, policy: str, is_first: bool
+) -> None:
+    """Its table is left out for a while, so nobody needs the events."""
+    world = World(str(tmp_path / "lake"), policy=policy)
+    assert is_first or not world.mirror()
+    for picks in TURNS:
+        world.work(picks)
+        world.stream()
+    with cut_at("mirror-planned"):
+        world.mirror(anew=True)
+    mirrored = world.config
+    lake = replace(mirrored.lake, topic_unmirrored=True)
+    world.config = replace(mirrored, mirror=replace(mirrored.mirror, enabled=False), lake=lake)
+    world.later(2 * HOURS)
+    world.work([0, 1])
+    world.stream()
+    world.config = mirrored
+    assert all(world.holds(table).after for table in world.tables)
+    assert {type(error) for error in world.mirror().values()} <= {EventsDroppedError}
+    world.work([0, 1, 2, 3])
+    world.stream()
+    world.read_again()
+    world.turn([2, 3])
+    states = world.mirrors().states()
+    world.begins = {topic: state.begin for topic, state in states.items()}
+    assert all(world.begins.values())
     world.check()
 
 
