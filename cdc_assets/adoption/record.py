@@ -33,10 +33,10 @@ INTERRUPTED = "Its adoption was interrupted. Next: run `cdc-assets adopt` with -
 
 
 def refuse_captured(state: CaptureState, prefix: str, root: str) -> None:
-    """Check that nothing was captured before.
+    """Check that nothing was captured before; events stay in topics when their table's position is forgotten.
 
     Raises:
-        InvalidValueError: the lake has a capture of this topic prefix.
+        InvalidValueError: the lake has a capture of this topic prefix, or events of one.
     """
     if any(entry.reason != INTERRUPTED for entry in state.tables.values()) or state.snapshots or state.pending:
         raise InvalidValueError(
@@ -44,6 +44,14 @@ def refuse_captured(state: CaptureState, prefix: str, root: str) -> None:
             prefix,
             f"one without a capture in {root}; this one has {len(state.tables)} tables with positions of its own",
             "continue it with `cdc-assets capture`, or choose another lake.path or topic.prefix",
+        )
+    if state.early:
+        raise InvalidValueError(
+            "topic.prefix",
+            prefix,
+            f"one without events in {root}; this one may have events of {', '.join(map(str, sorted(state.early)))}, "
+            "without a position",
+            "move the capture away with `cdc-assets reset --capture --yes`, then adopt",
         )
 
 

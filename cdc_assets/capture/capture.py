@@ -204,7 +204,7 @@ class Capture:
         done += SnapshotSummary(failed=(*troubled_by_database(tables or (), unavailable), *refused), left_out=left_out)
         self._snapshotted.update(done.tables)
         self._activities.readings.wait_briefly()
-        if tables is None and not done.tables and not done.failed:
+        if tables is None and not self._snapshotted and not done.failed:
             self._notifier.send(self._ledger.notice("Initial Snapshot", "SKIPPED"))
         self._ledger.manifest.record_sent(self._ledger.clock.now())
         return done

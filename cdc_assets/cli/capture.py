@@ -41,7 +41,7 @@ from cdc_assets.core.interruption import listening, sleep
 from cdc_assets.core.ports import TaskRunner
 from cdc_assets.core.ran_on import count_of
 from cdc_assets.errors import ConfigurationError
-from cdc_assets.shared.progress import OnProgress, Progress, StreamSummary, TroubledTable, is_temporary
+from cdc_assets.shared.progress import OnProgress, Progress, SnapshotSummary, StreamSummary, TroubledTable, is_temporary
 
 _SESSION = "cdc_assets.adapters.spark.session"
 ENDED = {
@@ -64,7 +64,8 @@ def capture(
         typer.Option(
             "--table",
             "-t",
-            help="First read this table (`schema.table`) completely, whatever the snapshot mode. Repeatable.",
+            help="First read this table (`schema.table`) completely, whatever the snapshot mode; with --snapshot-only, no other. "
+            "Repeatable.",
         ),
     ] = None,
     follow: Annotated[
@@ -176,7 +177,10 @@ class CaptureRun:
     """
 
     def __init__(self, tables: list[str], *, snapshot_only: bool, follow: bool) -> None:
-        self._tables, self._snapshot_only, self._follow = tables, snapshot_only, follow
+        self._names, self._snapshot_only, self._follow = tables, snapshot_only, follow
+        self._takes_due = not (tables and snapshot_only)
+        self._requested: list[TableId] = []
+        """Tables of these names that are still to be read."""
         self._reported: set[str] = set()
         self._bars = SnapshotBars(err)
         self.failed: Sequence[TroubledTable] = ()
@@ -217,12 +221,13 @@ class CaptureRun:
                     sleep(pause_s)
 
     def _snapshot(self, facade: Capture) -> None:
-        if self._tables:
-            done = facade.snapshot(_chosen(facade, self._tables))
-            finished = {str(table) for table in done.tables} | {table.within_database for table in done.tables}
-            self._tables = [name for name in self._tables if name.lower() not in map(str.lower, finished)]
-        else:
-            done = facade.snapshot()
+        if self._names:
+            self._requested, self._names = _chosen(facade, self._names), []
+        done = SnapshotSummary()
+        if self._requested:
+            done += self._read(facade, self._requested)
+        if self._takes_due:  # the stream leaves out what it finds waiting
+            done += self._read(facade, None)
         if self.retries is not None:
             self.retries.answered()
         first = not self._reported and not self.failed
@@ -233,6 +238,11 @@ class CaptureRun:
         self.failed, self.left_out = done.failed, done.left_out
         _print_troubled([trouble for trouble in done.failed if trouble.reason not in self._reported])
         self._reported = {trouble.reason for trouble in done.failed}
+
+    def _read(self, facade: Capture, tables: Sequence[TableId] | None) -> SnapshotSummary:
+        done = facade.snapshot(tables)
+        self._requested = [table for table in self._requested if table not in done.tables]
+        return done
 
     def _progress(self, progress: Progress) -> None:
         self.note(progress)

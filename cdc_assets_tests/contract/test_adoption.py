@@ -290,6 +290,23 @@ def test_capture_that_exists_is_not_taken_over(site: Site) -> None:
     assert "has 2 tables with positions of its own" in done.output
 
 
+def test_capture_whose_positions_were_forgotten_is_not_taken_over(site: Site) -> None:
+    older, file = site.lsn(), site.file()
+    site.change("INSERT dbo.orders VALUES (2, N'b')")
+    adopt(file, "--from-lsn", older)
+    assert run(file, "reset", "dbo.orders", "dbo.lines", "--yes").exit_code == 0
+    site.change("INSERT dbo.orders VALUES (3, N'c')")
+    for place in (older, site.lsn()):
+        for option in ((), ("--yes",)):
+            done = run(file, "adopt", "--from-lsn", place, *option)
+            assert done.exit_code == 2, done.output
+            assert "events of SalesDb.dbo.lines, SalesDb.dbo.orders" in done.output.replace("\n", " ")
+            assert "cdc-assets reset --capture" in done.output
+    assert run(file, "reset", "--capture", "--yes").exit_code == 0
+    adopt(file, "--from-lsn", older)
+    assert [event[2][1]["id"] for event in events(file)] == [2, 3]
+
+
 def killed(file: Path, place: str, step: str) -> None:
     """An adoption that dies at a step."""
     arguments = ["adopt", "--yes", "--from-lsn", place, "--config", str(file)]

@@ -53,9 +53,9 @@ def settings(server: StandIn, path: Path, retries: int = 200) -> CaptureConfig:
     )
 
 
-def follow(config: CaptureConfig) -> StreamSummary | None:
+def follow(config: CaptureConfig, *tables: str) -> StreamSummary | None:
     """Until it is idle, which a capture that follows never is otherwise."""
-    run = CaptureRun([], snapshot_only=False, follow=True)
+    run = CaptureRun(list(tables), snapshot_only=False, follow=True)
     run.retries = Retries(lambda: config, lambda found: found.streaming, lambda found: found.connection, lambda: False)
     return run.retries.run(lambda now: run.attempt(now, LocalRunner(2)))
 
@@ -115,6 +115,59 @@ def test_a_table_that_is_locked_is_read_when_it_is_free_and_the_other_streams(se
         beside.join()
     assert streamed == [1, 2], "the other table streams meanwhile"
     assert keys(config, LOCKED) == [1]
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_table_that_is_read_first_does_not_leave_the_others_out(
+    server: StandIn, tmp_path: Path, follows: bool
+) -> None:
+    config = settings(server, tmp_path)
+    if follows:
+        summary = follow(config, "dbo.items")
+    else:
+        summary = CaptureRun(["dbo.items"], snapshot_only=False, follow=False).attempt(config, LocalRunner(2))
+    assert summary is not None
+    assert not summary.waiting
+    assert keys(config, LOCKED) == keys(config, OTHER) == [1]
+
+
+def test_with_snapshot_only_no_other_table_is_read(server: StandIn, tmp_path: Path) -> None:
+    config = settings(server, tmp_path)
+    assert CaptureRun(["dbo.items"], snapshot_only=True, follow=False).attempt(config, LocalRunner(2)) is None
+    assert keys(config, OTHER) == [1]
+    assert not (tmp_path / "lake" / f"shop.{LOCKED}").exists()
+
+
+def test_a_name_in_two_databases_is_read_first_in_both(tmp_path: Path) -> None:
+    tables = [TableId(database, "dbo", "orders") for database in ("Sales", "Store")]
+    with StandIn(databases=("Sales", "Store")) as server:
+        for database in ("Sales", "Store"):
+            server.execute("CREATE TABLE dbo.orders (id int NOT NULL PRIMARY KEY)", database=database)
+            server.execute("INSERT INTO dbo.orders VALUES (1)", database=database)
+            enable = "EXEC sys.sp_cdc_enable_table @source_schema=N'dbo', @source_name=N'orders', @role_name=NULL"
+            server.execute(enable, database=database)
+        server.agent.drain()
+        config = settings(server, tmp_path)
+        config = replace(config, connection=replace(config.connection, databases=("Sales", "Store")))
+        assert follow(config) is not None
+        holder = server.connect("Store")
+        holder.execute("BEGIN TRANSACTION; SELECT id FROM dbo.orders WITH (TABLOCKX, HOLDLOCK)")
+
+        def release() -> None:
+            try:
+                wait_until(lambda: len(keys(config, tables[0])) == 2, 60, lambda: "the free table is not read again")
+                insert(server, tables[0], 2)
+                wait_until(lambda: 2 in keys(config, tables[0]), 60, lambda: "it does not stream")
+            finally:
+                holder.close()
+
+        beside = threading.Thread(target=release)
+        beside.start()
+        try:
+            assert follow(config, "dbo.orders") is not None
+        finally:
+            beside.join()
+        assert [keys(config, table) for table in tables] == [[1, 1, 2], [1, 1]]
 
 
 @pytest.mark.parametrize("transactions", [False, True])

@@ -86,6 +86,11 @@ def test_initial_reads_once_and_then_skips(server: StandIn, tmp_path: Path) -> N
     starts.insert()
     assert starts.start() == ["c"]
     assert starts.kinds()[-1] == "SKIPPED"
+    with starts.world.capture() as capture:
+        capture.snapshot([starts.orders])
+        capture.snapshot()
+    assert starts.kinds()[-1] == "COMPLETED"
+    starts.seen += 4
     starts.lose()
     assert starts.start() == []
     assert starts.world.stream().troubled[0].status == "gap"
