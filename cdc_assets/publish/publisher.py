@@ -42,7 +42,7 @@ from uuid import uuid4
 
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LAKE_ERRORS, IncompleteReadError, LakeError, PreflightError
+from cdc_assets.errors import LAKE_ERRORS, ConnectionLostError, IncompleteReadError, LakeError, PreflightError
 from cdc_assets.publish.after import After, after_in, by_database
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
@@ -110,6 +110,7 @@ class Publisher:
         self._on_commit, self._beginning, self._span = on_commit, beginning, beginning.span
         self._given = {"": after} if self._span and (after := self._span.after) else beginning.after
         self._after: After = {}
+        self._several = False
         self._writer = uuid4().hex
         self._published = Published("")
         self._stops = Stops()
@@ -267,7 +268,8 @@ class Publisher:
             self._begin()
             yield self._commit()
         if monotonic() - self._recorded_at >= _RECORD_EVERY_S:
-            self.record_offset()
+            with suppress(ConnectionLostError):  # to open again would end a publisher that has taken over
+                self.record_offset()
 
     def _begin_pass(self, topics: Sequence[Topic]) -> None:
         """Note where each topic is: also one that is stopped keeps its place, whatever the others do."""
@@ -281,7 +283,8 @@ class Publisher:
     def _complete_ones(self, cursors: Sequence[TopicCursor]) -> list[TopicCursor]:
         """Cursors of which nothing was dropped before their files were listed: the table says so before anything goes. Topics of the others
         stop."""
-        for topic in (cursor.topic for cursor in cursors if cursor.topic.numbered):
+        readable = [cursor for cursor in cursors if cursor.head is None or not cursor.head.problem]
+        for topic in (cursor.topic for cursor in readable if cursor.topic.numbered):
             if not topic.rows.has_nothing(self._published.of(topic.name), topic.complete) and (
                 reason := self._dropped(self._feed.with_holds(topic))
             ):
@@ -289,11 +292,13 @@ class Publisher:
         return [cursor for cursor in cursors if cursor.name not in self.stopped]
 
     def _dropped(self, topic: Topic) -> str:
-        return dropped(topic, self._published, self._after, several=len(self._feed.databases()) > 1)
+        return dropped(topic, self._published, self._after, several=self._several)
 
     def _read_feed(self) -> tuple[int, Sequence[Topic]]:
         """The greatest window to publish, and the topics; a replay has those whose events have an LSN."""
         complete, topics = self._feed.read()
+        databases = self._feed.databases()  # perhaps in another letter case, once tables are known
+        self._several, self._after = len(databases) > 1, by_database(self._after, databases)
         if self._span is None:
             return complete, topics
         self._unfinished = self._feed.unfinished(self._span)

@@ -99,6 +99,11 @@ class Start:
         if "" not in after or len(self.databases) <= 1:
             return replace(known, after=after)
         if self.after and "" not in self.after:
+            log.warning(
+                "Windows up to %d were published after the LSN %s in all databases: what others had up to it stays left out. Next: "
+                "publish them to other topics with --replay 0..%d --prefix.",
+                known.window, after[""], known.window,
+            )  # fmt: skip
             return replace(known, after=self.after)
         log.warning(
             "Topics of all databases are published after the LSN %s, though LSNs of two databases have no order: what another database "

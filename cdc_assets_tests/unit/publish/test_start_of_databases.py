@@ -16,7 +16,7 @@ from cdc_assets.errors import ConfigurationError, EventsDroppedError, InvalidVal
 from cdc_assets.lake.retained import Retained
 from cdc_assets.overview import CaptureOverview, published_of
 from cdc_assets.publish.after import by_database
-from cdc_assets.publish.feed import Topic
+from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.offset import Published, parse_published
 from cdc_assets.publish.span import Replay, Span
 from cdc_assets.publish.start import Start
@@ -119,6 +119,20 @@ def test_each_database_is_published_after_its_own_lsn(case: Case) -> None:
     case.publish(both, case.lsns)
     assert case.sent(both, case.y) == case.wanted(case.y, case.lsns[OTHER])
     assert len(case.sent(both, case.y)) == 2
+
+
+def test_a_database_is_known_in_another_letter_case_before_its_first_table(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = MemoryBroker()
+    names = Feed.databases
+    with monkeypatch.context() as patch:
+        patch.setattr(Feed, "databases", lambda feed: [name.lower() for name in names(feed)])
+        found = publisher(case.config, broker, after={name.lower(): lsn for name, lsn in case.lsns.items()})
+        found.open()
+    while found.turn():
+        pass
+    assert case.sent(broker, case.y) == case.wanted(case.y, case.lsns[OTHER])
 
 
 def test_what_the_other_database_has_waits_until_it_is_published(case: Case) -> None:

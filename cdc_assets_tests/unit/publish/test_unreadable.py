@@ -5,9 +5,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from cdc_assets.errors import LakeError, RetryableError
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish import follow, publisher
 from cdc_assets.publish.feed import Feed
@@ -74,6 +76,21 @@ def test_a_topic_that_cannot_be_read_is_stopped_alone(
     assert set(parse_published(broker.marker or "").stopped) == {TOPIC}
     assert not published(world, broker).stopped, "the cause is gone"
     assert (len(broker.topics[TOPIC]), len(broker.topics[OTHER])) == (2, 4)
+
+
+def test_a_topic_whose_table_cannot_be_opened_is_stopped_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_table, broker = DeltaTables.open, MemoryBroker()
+
+    def broken(tables: DeltaTables, directory: str) -> DeltaTable | None:
+        if directory == TOPIC:
+            raise LakeError("Its log is damaged.")
+        return open_table(tables, directory)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTables, "open", broken)
+        assert set(published(world, broker).stopped) == {TOPIC}
+    assert len(broker.topics[OTHER]) == 4
+    assert not published(world, broker).stopped, "the cause is gone"
 
 
 def test_a_topic_that_cannot_be_read_in_the_middle_of_a_window_keeps_its_place(

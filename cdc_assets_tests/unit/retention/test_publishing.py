@@ -93,6 +93,23 @@ def test_an_idle_publisher_does_not_overwrite_the_place_of_its_successor(
     assert (last.writer, last.window) == (begun.writer, former.window)
 
 
+def test_an_idle_publisher_ends_no_successor_though_the_broker_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would if it connected again."""
+    monkeypatch.setattr("cdc_assets.publish.publisher._RECORD_EVERY_S", 0.0)
+    broker = MemoryBroker()
+    idle = publish_all(world, broker)
+    opened(world, broker, Beginning())
+
+    def away() -> str:
+        raise ConnectionLostError("no broker")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker, "newest", away)
+        assert idle.turn() == 0
+
+
 def test_only_the_broker_knows_which_publisher_is_newer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     broker, feed = MemoryBroker(), Feed(world.config, TopicTables.of(world.config))
     recorded, idle = feed.recorded(), publish_all(world, broker)
