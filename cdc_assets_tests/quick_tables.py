@@ -20,6 +20,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from threading import Lock
 from types import ModuleType
 from typing import Any, Self
 
@@ -106,6 +107,10 @@ def _values(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"{path}{name}", value
 
 
+_ONE_AT_A_TIME = Lock()
+"""A commit that another thread has only begun to write is empty."""
+
+
 class _Log:
     """The log of a table, as far as this process has read it.
 
@@ -129,6 +134,10 @@ class _Log:
             TableNotFoundError: there is none.
             DeltaError: a commit is missing or cut off.
         """
+        with _ONE_AT_A_TIME:
+            return self._newest()
+
+    def _newest(self) -> _Version:
         try:
             about = Path(self._folder).stat()
             identity, changed = about.st_ino, about.st_mtime_ns
@@ -163,9 +172,10 @@ class _Log:
     def write(self, base: _Version, actions: Sequence[Mapping[str, Any]]) -> _Version:
         """Commit after a version; FileExistsError if another commit did."""
         text = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
-        with Path(self.path(base.number + 1)).open("x", encoding="utf-8") as file:
-            file.write(text)
-        return self.newest()
+        with _ONE_AT_A_TIME:
+            with Path(self.path(base.number + 1)).open("x", encoding="utf-8") as file:
+                file.write(text)
+            return self._newest()
 
 
 _LOGS: dict[str, _Log] = {}

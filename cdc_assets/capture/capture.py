@@ -128,6 +128,8 @@ class Capture:
         self._hindrances = self._recorded_hindrances()
         self._snapshotted: set[TableId] = set()
         """Tables that this run has snapshotted."""
+        self._requested: set[TableId] = set()
+        """Tables that were named to be snapshotted; they may not have been read yet."""
         self._lasting: Mapping[str, Exception] = {}
         """What hinders the stream, by what cannot continue."""
 
@@ -204,7 +206,8 @@ class Capture:
         done += SnapshotSummary(failed=(*troubled_by_database(tables or (), unavailable), *refused), left_out=left_out)
         self._snapshotted.update(done.tables)
         self._activities.readings.wait_briefly()
-        if tables is None and not self._snapshotted and not done.failed:
+        self._requested.update(tables or ())
+        if tables is None and not (self._snapshotted or self._requested or done.failed):
             self._notifier.send(self._ledger.notice("Initial Snapshot", "SKIPPED"))
         self._ledger.manifest.record_sent(self._ledger.clock.now())
         return done

@@ -137,12 +137,10 @@ class Planner:
             reads = [*reads, *self._counted(database, left)]
         if not reads:
             self._ledger.manifest.advance(self._ledger.clock.now(), database, until)
-            if enough := self._enough.get(database):
-                self._enough[database] = (
-                    2 * enough
-                )  # of transactions that are read; many others are passed in few steps
+            enough = self._enough.pop(database, 0)  # of transactions that are read: many others are passed in few steps
             if not left and self._is_cut(database, after, until, limit):
                 self._passed.add(database)
+                self._enough |= {database: 2 * enough} if enough else {}
             return None
         with gc_paused():  # thousands of counts that are gone after it
             return self._drafted(database, reads, until)

@@ -108,8 +108,8 @@ MUTANTS = (
     Mutant(
         "a mirror does not know that its step was planned",
         "mirror/apply.py",
-        "        key, planned = table.description.shape.key_text, state.pending\n        if planned is None",
-        "        key, planned = table.description.shape.key_text, None\n        if planned is None",
+        "        key, planned = table.description.shape.key_text, state.pending\n",
+        "        key, planned = table.description.shape.key_text, None\n",
     ),
     Mutant(
         "an event at the end of a step is left to the next one, which begins behind it",

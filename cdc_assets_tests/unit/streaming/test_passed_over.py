@@ -63,3 +63,21 @@ def test_run_ends_beside_a_steady_trickle_of_them(tmp_path: Path, monkeypatch: p
     capture, begun = make_capture(server, config), server.now
     assert capture.stream().ended == "idle"
     assert server.now - begun < timedelta(seconds=config.streaming.idle_timeout_s + 3)
+
+
+def test_no_limit_grows_while_it_keeps_nothing_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, config, _lines, orders = started(tmp_path, window_rows=4, max_iteration_transactions=0, idle_timeout_s=40.0)
+    server.commit(*((orders, "insert", 100 + number, "b") for number in range(6)))
+    ask, limits = SimulatedServer.max_transaction_lsn, list[int]()
+
+    def noted(
+        source: SimulatedServer, database: str, after: Lsn | None, limit: int, known: Lsn = ZERO_LSN
+    ) -> Lsn | None:
+        limits.append(limit)
+        return ask(source, database, after, limit, known)
+
+    monkeypatch.setattr(SimulatedServer, "max_transaction_lsn", noted)
+    server.meanwhile = lambda _: pass_by(server)
+    make_capture(server, config).stream()
+    assert len(limits) > 70
+    assert max(limits) < 10
