@@ -37,7 +37,7 @@ from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ran_on import count_of
-from cdc_assets.errors import CdcError, describe_error
+from cdc_assets.errors import CdcError, ConfigurationError, describe_error
 from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.idle import STUCK_S, left_unread
 from cdc_assets.overview.rates import PERIOD, mean_of
@@ -58,7 +58,7 @@ NOT_ASKED = "The database"
 _SOURCE = "the source"
 _OF_OTHERS = "Other programs wrote the events, so there is no database whose log could be compared."
 _STOPPED = "Next: remove the reason; the next run of the capture continues there."
-_NOT_READ = "its existing rows were not read"
+_NOT_READ = "its existing rows were not read since it was let through"
 _HEARD = ("complete", "quiet")
 
 
@@ -178,22 +178,32 @@ def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
 
 
 def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Sequence[TableId]:
-    """Tables that the lists let through only since the connector has read all rows, and of which nothing was read since. It takes
-    no snapshot of them; one that was created since is another thing, for all its rows came as changes."""
+    """Tables that the lists have left out since the connector has read all rows, or then, and that were not read since. It takes
+    no snapshot of them; one that was created since is another thing, for all its rows came as changes. Recorded lists that are not
+    understood are as if there were none."""
     state, config = overview.state, overview.config
     if answers is None or state.lists is None or not config.reads_rows:
         return ()
-    was_captured, read = passing(config, state.lists), set(state.read)
-    later = [table for table in answers.tables if not was_captured(table)]
-    return [table for table in later if not read & {topic_of(table, config), identifier(config, table)}]
+    try:
+        were = [passing(config, lists) for lists in (state.lists, *state.later_lists)]
+    except ConfigurationError:
+        return ()
+
+    def lacks(table: TableId) -> bool:
+        left_out = max((place for place, passes in enumerate(were) if not passes(table)), default=-1)
+        return left_out > max(
+            state.read_at.get(name, -1) for name in (topic_of(table, config), identifier(config, table))
+        )
+
+    return [table for table in answers.tables if lacks(table)]
 
 
 def _lacking(tables: Sequence[TableId]) -> Iterator[Trouble]:
     for table in tables:
         yield Trouble(
             str(table),
-            "whether the lake has all of its rows is not known: the configuration lets it through only since the connector's own "
-            "snapshot, so its existing rows were not read. Next: materialize its snapshot asset, or request a snapshot of it by a signal",
+            "whether the lake has all of its rows is not known: the configuration left it out at the connector's own snapshot, or for a while "
+            "since then, and after that its existing rows were not read. Next: materialize its snapshot asset, or request a snapshot of it by a signal",
         )
 
 

@@ -55,6 +55,7 @@ class Batch:
         anew: whether it holds rows of the connector's initial snapshot, all of its tables, or follows one that found these empty.
         nulled: number of values in it that are null because the connector could not convert them, by column.
         lists: with `anew`, of which tables the connector has read the rows (`EngineConfig.lists`); None if it reads none by its mode.
+            Without, those that it has now; None if they are the ones recorded last.
         read: tables that a snapshot on request has read, by topic or as the connector names them; not recorded without `lists`.
     """
 
@@ -113,7 +114,8 @@ class BatchState:
         nulled: number of values that are null because the connector could not convert them, by column.
         marks: what each topic table's directory held after its last batch.
         lists: those of the newest batch that began anew; None if it has none, or is older than their record.
-        read: the tables that snapshots on request have read since.
+        later_lists: those recorded since, oldest first.
+        read_at: of the tables that snapshots on request have read since, how many of `later_lists` there were at the last one.
         unheard_since: when the first run began in which the connector was not heard; None if the last one has heard it.
     """
 
@@ -131,7 +133,8 @@ class BatchState:
     nulled: Mapping[str, int] = field(default_factory=dict)
     unheard_since: datetime | None = None
     lists: Mapping[str, str] | None = None
-    read: tuple[str, ...] = ()
+    later_lists: tuple[Mapping[str, str], ...] = ()
+    read_at: Mapping[str, int] = field(default_factory=dict)
 
     def pairs(self) -> list[tuple[Any, Any]]:
         """Partitions and offsets, as a connector takes them."""
@@ -228,6 +231,9 @@ def _after(state: BatchState, row: Row) -> BatchState:
     match row["event"]:
         case "state":
             folded = decode(BatchState, detail)
+            folded = replace(
+                folded, read_at=dict.fromkeys(detail.get("read", ()), 0) | dict(folded.read_at)
+            )  # of before
             is_stale = bool(folded.gaps) and folded.gaps[-1].batch_id > folded.placed
             return replace(folded, place=None) if is_stale else folded
         case "claim":
@@ -235,6 +241,9 @@ def _after(state: BatchState, row: Row) -> BatchState:
         case "planned":
             batch = decode(Batch, detail["batch"])
             start = replace(state, place=None, boundary=None) if batch.anew else state  # those were of a former log
+            later_lists = (
+                () if batch.anew else (*state.later_lists, *([batch.lists] if batch.lists is not None else []))
+            )
             moved = {json.dumps(partition, sort_keys=True): offset for partition, offset in batch.offsets}
             return replace(
                 state,
@@ -247,7 +256,8 @@ def _after(state: BatchState, row: Row) -> BatchState:
                 boundary=(batch.boundary[0], batch.boundary[1]) if batch.boundary else start.boundary,
                 nulled=_more(state.nulled, batch.nulled),
                 lists=batch.lists if batch.anew else state.lists,
-                read=() if batch.anew else tuple(sorted({*state.read, *batch.read})),
+                later_lists=later_lists,
+                read_at={} if batch.anew else {**state.read_at, **dict.fromkeys(batch.read, len(later_lists))},
                 gaps=(*state.gaps, Gap(batch.gap[0], batch.gap[1], batch.batch_id)) if batch.gap else state.gaps,
             )
         case "complete" if state.pending is not None:

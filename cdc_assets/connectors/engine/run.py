@@ -276,13 +276,16 @@ class EngineRun:
         return replace(batch, gap=gap)
 
     def _with_reads(self, batch: Batch) -> Batch:
-        """The batch with what shows of which tables the rows were read."""
+        """The batch with what shows of which tables the rows were read: ends of scans; without notifications of these, rows."""
         if batch.anew:
             return replace(batch, lists=self._config.lists if self._config.reads_rows else None)
         if self._ledger.state.lists is None:
             return batch
-        read = [name for name, files in batch.files.items() if any(file.operations.get("r") for file in files)]
-        return replace(batch, read=sorted({name.partition("@")[0] for name in read} | self._scanned))
+        files = {} if notification_topic(self._config) else batch.files
+        read = [name for name, own in files.items() if any(file.operations.get("r") for file in own)]
+        last = (self._ledger.state.lists, *self._ledger.state.later_lists)[-1]
+        lists = None if last == self._config.lists else self._config.lists
+        return replace(batch, lists=lists, read=sorted({name.partition("@")[0] for name in read} | self._scanned))
 
     def _carry_out(self, batch: Batch, *, is_recorded: bool) -> None:
         commits = batch_commits(self._tables, batch, history_directory(self._config.topic_prefix))

@@ -281,20 +281,20 @@ class FileSource:
         return any(time.time() - max(self._files[path].mtime, info.mtime_ns or 0) / 1e9 < _COPYING_S for path in alike)
 
     def _is_being_copied(self, path: str, content: Content) -> bool:
-        """Whether all that a new file holds as yet is the beginning of one that was read, or nothing in it counts yet.
-
-        Raises:
-            ValueError: what it may be a copy of has been deleted since the listing.
-        """
+        """Whether all that a new file holds as yet is the beginning of one that was read, or nothing in it counts yet."""
         if content.first_line is None:
             return self._is_fresh(path)
         longer, length, checksum = self._files.longer_than(path, content)
-        if gone := [old for old in longer if not self._is_there(old) and not self._is_stopped(old)]:
-            raise ValueError(f"it may be a copy of {gone[0]}, which is gone now")
-        is_copy = any(
-            self._content(old).checksums([length]).get(length) == checksum for old in longer if self._is_there(old)
-        )
+        if any(not self._is_there(old) and not self._is_stopped(old) for old in longer):
+            return True  # the next look follows it, or notes that it is gone
+        is_copy = any(self._begins(old, length, checksum) for old in longer if self._is_there(old))
         return is_copy and (not content.complete or self._is_fresh(path))
+
+    def _begins(self, path: str, length: int, checksum: int) -> bool:
+        """Whether the first bytes of a file have a checksum."""
+        content = self._content(path)
+        self._files.note_first(path, content)
+        return content.checksums([length]).get(length) == checksum
 
     def _is_there(self, path: str) -> bool:
         return bool(self._info(path).type == fs.FileType.File)

@@ -52,7 +52,7 @@ class KnownFiles:
         self._heads: dict[int, dict[str, set[str]]] = {}
         """Paths by how many first bytes their checksum is of, and by the checksum."""
         self._firsts: dict[int | str, set[str]] = {}
-        """Paths by the checksum of their first lines; by their names where it is not recorded."""
+        """Paths by the checksum of their first lines; by their names where it is not known."""
         self._blocks: dict[str, tuple[int, int]] = {}
         """Of files that this run has read: the place and checksum of what was read last."""
         for path, progress in recorded.items():
@@ -84,6 +84,12 @@ class KnownFiles:
         for line in block:
             checksum = zlib.crc32(line, checksum)
         self._blocks[path] = start, checksum
+
+    def note_first(self, path: str, content: Content) -> None:
+        """Note the first line of a file whose record has none."""
+        before = self[path]
+        if not before.first and content.first_line and content.head(before.offset) == before.head:
+            self.put(path, replace(before, first=content.first_line))
 
     def rename(self, moves: Mapping[str, str]) -> dict[str, Progress]:
         """Note that files have other names now, all at once, for they may have each other's.
@@ -159,6 +165,9 @@ class KnownFiles:
             Them, how many bytes the new file holds, and the checksum of these.
         """
         near = (self._firsts.get(content.first_line or 0, set()) | self._firsts.get(_name(path), set())) - {path}
+        if content.reaches(HEAD):
+            alike = self._heads.get(HEAD, {}).get(content.head(HEAD), set())
+            near |= {old for old in alike - {path} if not self[old].first}
         if not near:
             return [], 0, 0
         length, checksum = content.whole()

@@ -153,6 +153,19 @@ def test_a_place_that_an_older_version_has_folded_behind_a_gap_is_forgotten() ->
     assert later.place == (1, 300, 0)
 
 
+def test_tables_that_an_older_version_has_folded_as_read_are_still_read() -> None:
+    """It kept their names only, and no lists but the first ones."""
+    old = encode(BatchState(next_batch=3, lists={"table.include.list": "a"}))
+    del old["read_at"], old["later_lists"]
+    state = FOLDING.state([row("state", old | {"read": ["shop.db.b"]})])
+    assert (state.later_lists, state.read_at) == ((), {"shop.db.b": 0})
+    wide = {"table.include.list": "a,b"}
+    later = FOLDING.onward([planned(Batch(3, {}, [], 1, lists=wide, read=["shop.db.c"]))], state)
+    assert (later.lists, later.later_lists) == (state.lists, (wide,))
+    assert later.read_at == {"shop.db.b": 0, "shop.db.c": 1}
+    assert FOLDING.state([row("state", dict(FOLDING.encode(later)))]) == later
+
+
 @pytest.mark.parametrize("place", [None, (1, 300, 0)])
 def test_a_fold_behind_a_gap_is_the_fold_of_its_rows(place: tuple[int, ...] | None) -> None:
     gap = ("bin.000005:900", "bin.000001:200")

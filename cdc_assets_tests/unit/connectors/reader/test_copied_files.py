@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from cdc_assets.assembly.engine import run_engine
 from cdc_assets.connectors.reader import files
-from cdc_assets.connectors.reader.known_files import Progress
+from cdc_assets.connectors.reader.known_files import KnownFiles, Progress
 from cdc_assets_tests.unit.connectors.reader.trial import Trial
 
 COUNT = 300
@@ -136,15 +136,60 @@ def test_a_file_that_begins_like_another_and_has_an_event_of_its_own_is_read_at_
     assert ids(trial) == [*range(COUNT), *range(7), 999]
 
 
-@pytest.mark.parametrize("name", ["x.json.gz", "archive/x.json"])
-def test_a_file_that_was_recorded_without_its_first_line_is_known_by_its_name(
+def test_originals_are_deleted_one_by_one_while_a_file_is_compared_with_them(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a retention job does it: each look finds that one has been deleted since its listing."""
+    left = [trial.events / f"x{number}.json" for number in range(3)]
+    for number, path in enumerate(left):
+        trial.write(path.name, *ROWS[:9], {"id": 1000 + number})
+    trial.run()
+    longer_than = KnownFiles.longer_than
+
+    def one_is_deleted(known: KnownFiles, path: str, content: Any) -> Any:
+        if left:
+            left.pop().unlink()
+        return longer_than(known, path, content)
+
+    monkeypatch.setattr(KnownFiles, "longer_than", one_is_deleted)
+    trial.write("a.json", ROWS[0], {"id": 2000})
+    trial.run()
+    assert not left
+    read = [number for first in (1000, 1001, 1002) for number in (*range(9), first)]
+    assert ids(trial) == [*range(COUNT), *read, 0, 2000]
+
+
+def record_as_before(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the original recorded as in a lake that was written before, without its first line."""
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "Progress", lambda *given, first=0, **more: Progress(*given, **more))
+        trial.write("x.json", {"id": 999})
+        trial.run()
+
+
+def test_a_file_that_was_recorded_without_its_first_line_is_opened_once_for_comparisons(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_as_before(trial, monkeypatch)
+    opened, content_of = list[str](), files.FileSource._content
+
+    def counted(source: files.FileSource, path: str) -> Any:
+        opened.append(path)
+        return content_of(source, path)
+
+    monkeypatch.setattr(files.FileSource, "_content", counted)
+    for number in range(1000, 1005):
+        trial.write(f"{number}/x.json", {"id": number})
+    trial.run()
+    assert ids(trial) == [*range(COUNT), 999, *range(1000, 1005)]
+    assert opened.count("x.json") == 1
+
+
+@pytest.mark.parametrize("name", ["x.json.gz", "archive/x.json", "a.json"])
+def test_a_file_that_was_recorded_without_its_first_line_is_known_by_its_name_or_its_first_bytes(
     trial: Trial, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """As in a lake that was written before."""
-    monkeypatch.setattr(files, "Progress", lambda *given, first=0, **more: Progress(*given, **more))
-    trial.write("x.json", {"id": 999})
-    trial.run()
-    monkeypatch.undo()
+    record_as_before(trial, monkeypatch)
     (trial.events / name).parent.mkdir(exist_ok=True)
     whole = copy_of(trial, name)
     (trial.events / name).write_bytes(whole[: len(whole) // 2])
