@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_assets.errors import UnknownRowError
+from cdc_assets.mirror import apply
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
 from cdc_assets_tests.unit.streaming.child import DATABASE
 from mssql_standin.control import StandIn
@@ -55,6 +56,26 @@ def test_a_mirror_stops_before_a_row_whose_values_are_not_known(world: World, st
     assert world.follow() is None
     assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
     change(world, "UPDATE dbo.t SET note = 'later'")
+    assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
+
+
+def test_a_mirror_that_stops_again_has_the_rows_that_were_read_between(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is not rebuilt again and again."""
+    change(world, "UPDATE dbo.t SET id = 7 WHERE id = 1")
+    assert isinstance(world.follow(), UnknownRowError)
+    world.read_again()
+    read = ordered(world.on_server(COLUMNS))
+    change(world, "UPDATE dbo.t SET id = 8 WHERE id = 2")
+    assert isinstance(world.follow(), UnknownRowError)
+    assert ordered(world.rows()) == read
+    folds, fold = [], apply.folded
+    monkeypatch.setattr(apply, "folded", lambda *given: (folds.append(given), fold(*given))[1])
+    assert isinstance(world.follow(), UnknownRowError)
+    assert (len(folds), ordered(world.rows())) == (1, read)
+    world.read_again()
     assert world.follow() is None
     assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
 
