@@ -14,6 +14,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.runs import CaptureRuns
 from cdc_assets.defs.schedule import MAX_FAILURES, growing_retry_time, pause_ends, run_key, terminated_until
 from cdc_assets.errors import describe_error
+from cdc_assets.lake.audit import Turns
 
 MIRRORS_TAG = "cdc/mirrors"
 """On a run that was started because mirrors lag their topics: these topics."""
@@ -33,6 +34,7 @@ def mirroring(
     instance: dg.DagsterInstance,
     runs: CaptureRuns,
     records: Sequence[dg.RunRecord],
+    turns: Turns,
     *,
     first: bool = False,
 ) -> dg.RunRequest | dg.SkipReason | None:
@@ -42,12 +44,13 @@ def mirroring(
 
     Args:
         records: the newest ended runs of the capture.
+        turns: of the sensor: by turns of each tick the mirrors that lack data would be others, and a new reason, each time.
         first: whether only the first such run after them is requested.
     """
     if not catalog.keys("current"):
         return None
     try:
-        behind = resource.mirrors().behind()
+        behind = resource.mirrors().behind(turns)
         recorded = str(resource.recorded()) if behind else ""
     except Exception as error:  # noqa: BLE001 - whatever it is, topics do not wait for it
         return dg.SkipReason(f"How far the mirrors are is not known: {describe_error(error)}")

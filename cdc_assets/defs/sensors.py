@@ -112,6 +112,7 @@ class _Decider:
 
     def __init__(self, catalog: CaptureCatalog) -> None:
         self._catalog, self._published, self._start = catalog, KafkaRuns(catalog), start_id(catalog.config)
+        self._turns = Turns()
         self._new_tables = Seldom(_NEW_TABLES_EVERY_S if catalog.tables else 0.0)
 
     def times(self, resource: CaptureResource) -> tuple[float, float]:
@@ -132,7 +133,7 @@ class _Decider:
         snapshots = runs.finished_of(context.instance, names.snapshot, MAX_FAILURES)
         if starts := streaming_starts(records, names.snapshot, catalog.config.streaming.delay_s):
             return dg.SkipReason(f"Streaming starts after {starts:%H:%M:%S} UTC (streaming.delay.ms).")
-        mirrors = partial(mirroring, catalog, resource, context.instance, runs, records)
+        mirrors = partial(mirroring, catalog, resource, context.instance, runs, records, self._turns)
         if (
             records
             and records[0].dagster_run.tags.get(MIRRORS_LEFT_TAG)

@@ -50,7 +50,7 @@ from cdc_assets.mirror.isolation import attempted, folded
 from cdc_assets.mirror.jobs import Jobs, staging_of
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
 from cdc_assets.mirror.rewrite import are_parted
-from cdc_assets.mirror.steps import files_of, is_overtaken, next_step, require_events, right_up_to
+from cdc_assets.mirror.steps import Target, files_of, is_overtaken, next_step, require_events, right_up_to
 from cdc_assets.mirror.tasks import FoldResult
 from cdc_assets.mirror.work import MirroredTable, OnStep, StepReport, Work
 
@@ -200,7 +200,8 @@ class Mirrors:
         is_kept = planned is not None and not (anew or is_late) and planned.key == key
         if planned is None or not is_kept or (not planned.whole and self._is_lost(table, state)):
             anew = anew or is_late or self._is_lost(table, state)
-            planned = next_step(table.topic, state, table.target, table.files, key, anew=anew)
+            target = _until_read(table) if anew else table.target
+            planned = next_step(table.topic, state, target, table.files, key, anew=anew)
         if planned is None and anew and state.step:
             raise MirrorError(
                 f"The mirror of {table.topic} cannot be rebuilt now, and stays at {state.lsn}: a snapshot has read the table later "
@@ -354,6 +355,15 @@ class Mirrors:
             max((result.newest for result in results if result.newest), default=None),
         )
         return state, report
+
+
+def _until_read(table: MirroredTable) -> Target:
+    """What a mirror that is rebuilt may know first: if later events may not name their rows, or omit values that are not known, it
+    is right at least where the table was read."""
+    shape, target = table.description.shape, table.target
+    if not target.right_from or (shape.keyed and (shape.own_key or not shape.large)):
+        return target
+    return replace(target, position=min(target.position, max(target.right_from, target.rows_from)))
 
 
 def _require_names(location: Location, topic: str) -> None:

@@ -243,8 +243,11 @@ class CaptureMirrors:
         """
         return [table for table in sorted(self._manifest.read().tables) if table in wanted]
 
-    def behind(self) -> list[str]:
+    def behind(self, turns: Turns | None = None) -> list[str]:
         """Topics that are ahead of their mirrors, or whose mirrors lack data; of these as many are examined each time as there is time for.
+
+        Args:
+            turns: of somebody who looks again and again, who finds again what lacked data before.
 
         Raises:
             LakeError: the lake cannot be read.
@@ -257,7 +260,7 @@ class CaptureMirrors:
             if is_behind(states.get(topic, MirrorState()), captured.tables[table], captured.readings.get(table, ()))
         }
         others = tables.keys() - found
-        lost = seen_losses(self.tables, self.states, others, seconds=_AUDIT_S, turns=Turns())
+        lost = seen_losses(self.tables, self.states, others, seconds=_AUDIT_S, turns=turns or Turns())
         return [topic for topic in tables if topic in found or topic in lost]
 
     def found(self, wanted: Sequence[TableId] | None = None) -> tuple[list[MirroredTable], dict[str, CdcError]]:

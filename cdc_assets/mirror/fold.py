@@ -181,15 +181,27 @@ class _States:
         self._order = np.argsort(codes, kind="stable")
         self._codes = codes[self._order]
         operations = events[OPERATION]
-        self._removes = self._of_events(mask_of(pc.is_in(operations, value_set=pa.array(["d", MISSING_ROW]))))
-        self._reads = self._of_events(mask_of(pc.equal(operations, "r")))
         self._columns = {LSN: joined([in_form(old[LSN], TEXTS), lsns_of(events[POSITION])]).take(pa.array(self._order))}
+        self._removes = self._of_events(mask_of(pc.is_in(operations, value_set=pa.array(["d", MISSING_ROW]))))
+        if not shape.own_key:
+            self._give_way()
+        self._reads = self._of_events(mask_of(pc.equal(operations, "r")))
         made = self._of_events(mask_of(pc.equal(operations, "c")))
         self._moves = np.zeros(len(codes), dtype=bool) if shape.own_key else made & ~self._follow_others()
         self._lacks = np.zeros(len(codes), dtype=bool)
         self._sources = {name: self._filled(name) for name in shape.large}
         self.unknown = ""
         """LSN of the last row that lacks values."""
+
+    def _give_way(self) -> None:
+        """Put a deletion before the event of its commit that makes a row where one is: a statement may give a row the key that
+        another row had, and then that one a new key."""
+        operations, moments = self._events[OPERATION], self._columns[LSN].indices.to_numpy(zero_copy_only=False)
+        made, deletes = (self._of_events(mask_of(pc.equal(operations, one))) for one in "cd")
+        follows = (self._codes[1:] == self._codes[:-1]) & (moments[1:] == moments[:-1])
+        while len(first := np.flatnonzero((made & self._follow_others())[:-1] & deletes[1:] & follows)):
+            for part in (self._order, self._removes, made, deletes):
+                part[first], part[first + 1] = part[first + 1], part[first]
 
     def _of_events(self, mask: Numbers) -> Numbers:
         """Which states are of events in a mask."""

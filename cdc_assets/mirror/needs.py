@@ -84,8 +84,8 @@ class NeedsOfMirrors:
         about, target = found[0].description, found[0].target
         if not about.shape.keyed:
             return "its table has no key"
-        if about.shape.large and not about.shape.own_key and not (self.has(table) and target.reads_all):
-            return "its only key is the message key, under which later events may omit values, and no mirror ends before them"
+        if not about.shape.own_key:
+            return "its only key is the message key, and a statement may give a row the key that another row has until then"
         if target.altered and not target.reads_all:
             return f"its rows changed at {target.altered[-1]} without an event, and no snapshot reads all of them"
         return replace(about, altered=max(target.altered, default=""))

@@ -264,10 +264,11 @@ def is_overtaken(step: PlannedStep, target: Target) -> bool:
     """Whether events that a mirror's first step was to take may have been dropped since it was planned.
 
     What then was dropped already is below its beginning, or, if what was left made the rows, not above the LSN from which on it is right.
+    Of a table that no snapshot has read, it is right nowhere, and what is left makes the rows at its end.
     """
     if not step.whole:
         return False
-    return target.rows_from > step.begin if target.rows_from else target.complete_after > step.after
+    return target.rows_from > (step.begin or step.until) if target.rows_from else target.complete_after > step.after
 
 
 def range_of(step: PlannedStep) -> EventRange:

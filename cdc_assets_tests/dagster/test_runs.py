@@ -30,6 +30,7 @@ from cdc_assets.defs.runs import COMMITTED_TAG, FAILURE_REASON_TAG, MADE_WAY_TAG
 from cdc_assets.defs.runtime import Runtime
 from cdc_assets.defs.schedule import failures_in_a_row, is_failing, pause_ends, pause_of
 from cdc_assets.defs.service import start_id
+from cdc_assets.lake.audit import Examined, Loss, Turns
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.unit.streaming.captures import make_config
 
@@ -242,8 +243,8 @@ def test_mirrors_that_lag_again_are_made_again_whoever_has_written(
     rows, made = [1], job(NAMES.mirror, NAMES.mirror_op)
     own = CaptureRuns(frozenset({NAMES.mirror}), frozenset())
     catalog = SimpleNamespace(keys=lambda _: {KEY: "t"}, names=NAMES, mirror_runs=lambda: own)
-    resource = SimpleNamespace(mirrors=lambda: SimpleNamespace(behind=lambda: ["shop.t"]), recorded=lambda: rows[-1])
-    ask: Any = partial(mirroring, catalog, resource, instance, RUNS, [])  # type: ignore[arg-type]
+    resource = SimpleNamespace(mirrors=lambda: SimpleNamespace(behind=lambda _: ["shop.t"]), recorded=lambda: rows[-1])
+    ask: Any = partial(mirroring, catalog, resource, instance, RUNS, [], Turns())  # type: ignore[arg-type]
     keys = [ask().run_key]
     for _ in range(2):
         run_of(instance, made, DagsterRunStatus.SUCCESS, **ask().tags)
@@ -268,7 +269,7 @@ def test_mirrors_that_a_run_for_several_has_not_made_are_requested_under_a_new_k
 ) -> None:
     """Dagster starts nothing under a used key: the request would be repeated for ever, and hold the stream and Kafka back."""
     lag, kafka = ["shop.a", "shop.b"], list[int]()
-    mirrors, fresh = SimpleNamespace(behind=lambda: list(lag)), dg.RunRequest("new", job_name=NAMES.follow)
+    mirrors, fresh = SimpleNamespace(behind=lambda _: list(lag)), dg.RunRequest("new", job_name=NAMES.follow)
     resource: Any = SimpleNamespace(mirrors=lambda: mirrors, recorded=lambda: 7)
     own, publishing = (CaptureRuns(frozenset({name}), frozenset()) for name in (NAMES.mirror, NAMES.publish))
     catalog: Any = SimpleNamespace(
@@ -303,6 +304,42 @@ def test_mirrors_that_a_run_for_several_has_not_made_are_requested_under_a_new_k
     assert not kafka.clear()
     assert answer(quiet) is quiet, "a pause"
     assert kafka
+
+
+def test_mirrors_that_are_refused_get_no_run_for_each_part_of_them_that_a_tick_finds(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is time to examine some of many; what a tick before has found is found again."""
+    refused, topics = {f"shop.t{number}" for number in range(5)}, [f"shop.t{number}" for number in range(40)]
+
+    def behind(turns: Turns | None = None) -> list[str]:
+        turns = turns or Turns()
+        seen = turns.lacking.union(sorted(topics, key=turns.of)[:8])
+        turns.note({topic: Examined(None, Loss(topic, "is gone") if topic in refused else None) for topic in seen})
+        return sorted(seen & refused)
+
+    own, quiet = CaptureRuns(frozenset({NAMES.mirror}), frozenset()), dg.SkipReason("Nothing new.")
+    catalog: Any = SimpleNamespace(
+        config=make_config(Path("lake")),
+        names=NAMES,
+        tables=[1],
+        keys=lambda _: {KEY: "t"},
+        runs=lambda: RUNS,
+        mirror_runs=lambda: own,
+        has_kafka=False,
+    )
+    resource: Any = SimpleNamespace(mirrors=lambda: SimpleNamespace(behind=behind), recorded=lambda: 7)
+    decider, found = sensors._Decider(catalog), []
+    monkeypatch.setattr(sensors, "_request", lambda *_: quiet)
+    for tick in range(60):
+        context: Any = dg.build_sensor_context(instance, cursor=f" · start {decider._start}")
+        request: Any = decider.answer(context, resource, [])
+        if request is not quiet:
+            found.append((tick, request.tags[MIRRORS_TAG]))
+            made = run_of(instance, job(NAMES.mirror, NAMES.mirror_op), **request.tags)
+            instance.report_run_failed(made)
+    assert found[-1][1] == ", ".join(sorted(refused))
+    assert found[-1][0] < 5, "all were examined once"
 
 
 def test_a_run_whose_process_nobody_knows_is_left_to_dagster(instance: dg.DagsterInstance) -> None:

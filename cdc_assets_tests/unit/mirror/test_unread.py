@@ -10,7 +10,7 @@ from cdc_assets.errors import InvalidValueError
 from cdc_assets.lake.events import EventFile
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets.mirror.steps import Target, next_step
+from cdc_assets.mirror.steps import Target, is_overtaken, next_step
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World
 from mssql_standin.control import StandIn
@@ -58,6 +58,10 @@ def test_events_that_compaction_has_left_are_all_rows_only_of_a_table_that_was_r
     step = next_step(TOPIC, MirrorState(), target, [file], "key int64: a int32 00", anew=True)
     assert step is not None
     assert step.begin == begin
+    assert not is_overtaken(step, target)
+    later = replace(target, complete_after=lsn_text(9), rows_from=lsn_text(9))
+    assert is_overtaken(step, later) == bool(begin), "it says nothing of LSNs before its end"
+    assert is_overtaken(step, replace(target, complete_after=lsn_text(10), rows_from=lsn_text(10)))
 
 
 def test_a_mirror_of_a_table_that_was_read_without_rows_is_right_from_there(server: StandIn, tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError, QueryError
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.ledger import MirrorLedger
 from cdc_assets.overview import CaptureReport, inspect_server, report_builder
+from cdc_assets.overview import mirrors as overview_of_mirrors
 from cdc_assets.publish.view import PublishedReport
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.streaming.captures import make_capture
@@ -212,6 +214,14 @@ def test_mirror_before_a_reading_without_an_end_is_a_trouble_though_others_move(
         make_capture(world.server, world.config).snapshot([world.orders])
         world.server.now += 24 * LATE
         assert about_mirrors(world.report(follow(2000))) == [], "what has come only now is not late"
+        with monkeypatch.context() as older:
+            states = {topic: replace(state, moved=None) for topic, state in world.mirrors.states().items()}
+            older.setattr(MirrorLedger, "read", lambda _: states)
+            older.setattr(overview_of_mirrors, "_made", lambda *_: world.server.now - 24 * LATE)
+            older.setattr(overview_of_mirrors, "_came", lambda *_: None)
+            older.setattr(overview_of_mirrors, "_times_read", lambda _: {})
+            old = world.report(world.server.now - datetime.now(UTC) + LATE / 2)
+            assert about_mirrors(old) == [], "an older record says less, and the manifest was folded"
         for turn in range(3):
             world.server.now += LATE / 2
             now = follow(2001 + turn)
