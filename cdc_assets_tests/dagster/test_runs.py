@@ -263,6 +263,21 @@ def test_mirrors_that_lag_again_are_made_again_whoever_has_written(
     assert ask() is not None, "what it met may be over, and no run of the capture's jobs comes"
 
 
+def catalog_of(*, has_kafka: bool) -> Any:
+    """What the sensor is made for: a capture of one table."""
+    own, publishing = (CaptureRuns(frozenset({name}), frozenset()) for name in (NAMES.mirror, NAMES.publish))
+    return SimpleNamespace(
+        config=make_config(Path("lake")),
+        names=NAMES,
+        tables=[1],
+        keys=lambda _: {KEY: "t"},
+        runs=lambda: RUNS,
+        mirror_runs=lambda: own,
+        publishing_runs=lambda: publishing,
+        has_kafka=has_kafka,
+    )
+
+
 @pytest.mark.parametrize("left", [False, True])
 def test_mirrors_that_a_run_for_several_has_not_made_are_requested_under_a_new_key(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, left: bool
@@ -271,18 +286,7 @@ def test_mirrors_that_a_run_for_several_has_not_made_are_requested_under_a_new_k
     lag, kafka = ["shop.a", "shop.b"], list[int]()
     mirrors, fresh = SimpleNamespace(behind=lambda _: list(lag)), dg.RunRequest("new", job_name=NAMES.follow)
     resource: Any = SimpleNamespace(mirrors=lambda: mirrors, recorded=lambda: 7)
-    own, publishing = (CaptureRuns(frozenset({name}), frozenset()) for name in (NAMES.mirror, NAMES.publish))
-    catalog: Any = SimpleNamespace(
-        config=make_config(Path("lake")),
-        names=NAMES,
-        tables=[1],
-        keys=lambda _: {KEY: "t"},
-        runs=lambda: RUNS,
-        mirror_runs=lambda: own,
-        publishing_runs=lambda: publishing,
-        has_kafka=True,
-    )
-    decider = sensors._Decider(catalog)
+    decider = sensors._Decider(catalog_of(has_kafka=True))
     monkeypatch.setattr(decider._published, "request", lambda *_: kafka.append(1))
     tags = {COMMITTED_TAG: "2", **({MIRRORS_LEFT_TAG: "true"} if left else {})}
     run_of(instance, job(NAMES.changes, NAMES.changes_op), DagsterRunStatus.SUCCESS, **tags)
@@ -318,16 +322,7 @@ def test_mirrors_that_are_refused_get_no_run_for_each_part_of_them_that_a_tick_f
         turns.note({topic: Examined(None, Loss(topic, "is gone") if topic in refused else None) for topic in seen})
         return sorted(seen & refused)
 
-    own, quiet = CaptureRuns(frozenset({NAMES.mirror}), frozenset()), dg.SkipReason("Nothing new.")
-    catalog: Any = SimpleNamespace(
-        config=make_config(Path("lake")),
-        names=NAMES,
-        tables=[1],
-        keys=lambda _: {KEY: "t"},
-        runs=lambda: RUNS,
-        mirror_runs=lambda: own,
-        has_kafka=False,
-    )
+    catalog, quiet = catalog_of(has_kafka=False), dg.SkipReason("Nothing new.")
     resource: Any = SimpleNamespace(mirrors=lambda: SimpleNamespace(behind=behind), recorded=lambda: 7)
     decider, found = sensors._Decider(catalog), []
     monkeypatch.setattr(sensors, "_request", lambda *_: quiet)
