@@ -121,8 +121,6 @@ class KafkaSource:
         self._refreshed_at = float("-inf")
         self._is_first = is_first_start(offsets)
         """Whether these are the partitions of the first start."""
-        self._first_there = frozenset[tuple[str, int]]()
-        """Partitions of the first start; those without a leader begin later."""
         self._begun: dict[str, int] = {}
         """Places at which partitions begin, until they were given away."""
         self._clients = ExitStack()
@@ -217,7 +215,6 @@ class KafkaSource:
             for name in set(self._settings.topics) - set(topics):
                 self._warn(name, "there is no such topic yet")
             own = [(name, number) for name in sorted(wanted) for number in sorted(topics[name].partitions)]
-            self._first_there = frozenset(own) if self._is_first else self._first_there
             self._stop_others(own, self._topic_ids.of(sorted(wanted)), self._refreshed_at - since)
             self._stop_missing(own)
             self._stop_leaderless({one for one in own if topics[one[0]].partitions[one[1]].leader < 0})
@@ -227,7 +224,7 @@ class KafkaSource:
             if places:
                 self._consumer.incremental_assign(places)
                 self._assigned |= {(place.topic, place.partition): place for place in places}
-            if self._is_first and self._reset in AT_THE_END and not self._begun and not self._leaderless:
+            if self._is_first and self._reset in AT_THE_END and not self._begun:
                 self._begun[_STARTED] = 0
             self._is_first = False
         except self._kafka.KafkaException as error:
@@ -270,7 +267,7 @@ class KafkaSource:
         id_ = self._ids.get(topic, "")
         if recorded is None:
             own.offset = low
-            if (topic, partition) in self._first_there and self._reset in AT_THE_END:
+            if self._is_first and self._reset in AT_THE_END:
                 own.offset = self._begun[stream_name(topic, partition)] = high
         elif id_ and id_then and id_ != id_then:
             if self._reset not in ANYWHERE:

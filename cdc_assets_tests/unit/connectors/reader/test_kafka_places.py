@@ -185,29 +185,6 @@ def test_a_topic_that_is_made_after_the_first_start(broker: Topics, is_next_run:
     assert list(broker.assigned.values()) == [0, 0]
 
 
-@pytest.mark.parametrize("is_next_run", [False, True])
-def test_a_topic_without_a_leader_at_the_first_start(broker: Topics, is_next_run: bool) -> None:
-    """What is in it was written before."""
-    broker.leaderless = {("events", 0), ("events", 1)}
-    feed = reader("latest")([], [])
-    assert feed.next(0) is None, "as if there had been no start"
-    broker.leaderless = set()
-    if is_next_run:
-        feed = reader("latest")([], [])
-    assert told(feed.next(0)) == {0: 5, 1: 7}
-    assert list(broker.assigned.values()) == [5, 7]
-
-
-def test_a_partition_without_a_leader_at_the_first_start(broker: Topics) -> None:
-    broker.leaderless = {("events", 1)}
-    feed = reader("latest")([], [])
-    assert told(feed.next(0)) == {0: 5}
-    broker.leaderless = set()
-    broker.sizes["events"].append(3)
-    assert told(feed.next(0)) == {1: 7}
-    assert list(broker.assigned.values()) == [5, 7, 0]
-
-
 @pytest.mark.parametrize("reset", ["", "earliest"])
 def test_a_first_start_without_a_topic_that_begins_anywhere_else_records_nothing(broker: Topics, reset: str) -> None:
     del broker.sizes["events"]
