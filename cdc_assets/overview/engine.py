@@ -180,14 +180,16 @@ def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
 def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Sequence[TableId]:
     """Tables that the lists have left out since the connector has read all rows, or then, and that were not read since. It takes
     no snapshot of them; one that was created since is another thing, for all its rows came as changes. Recorded lists that are not
-    understood are as if there were none."""
+    understood are as if they let all through."""
     state, config = overview.state, overview.config
     if answers is None or state.lists is None or not config.reads_rows:
         return ()
-    try:
-        were = [passing(config, lists) for lists in (state.lists, *state.later_lists)]
-    except ConfigurationError:
-        return ()
+    were = list[Callable[[TableId], bool]]()
+    for lists in (state.lists, *state.later_lists):
+        try:
+            were.append(passing(config, lists))
+        except ConfigurationError:
+            were.append(lambda _: True)
 
     def lacks(table: TableId) -> bool:
         left_out = max((place for place, passes in enumerate(were) if not passes(table)), default=-1)

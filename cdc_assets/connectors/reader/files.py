@@ -286,14 +286,17 @@ class FileSource:
             return self._is_fresh(path)
         longer, length, checksum = self._files.longer_than(path, content)
         if any(not self._is_there(old) and not self._is_stopped(old) for old in longer):
-            return True  # the next look follows it, or notes that it is gone
+            self._doubtful.add(path)  # the next look follows it, or notes that it is gone
+            self._held.add(self._group(path))
+            return True
         is_copy = any(self._begins(old, length, checksum) for old in longer if self._is_there(old))
         return is_copy and (not content.complete or self._is_fresh(path))
 
     def _begins(self, path: str, length: int, checksum: int) -> bool:
         """Whether the first bytes of a file have a checksum."""
         content = self._content(path)
-        self._files.note_first(path, content)
+        if self._files.note_first(path, content):
+            self._begun[path] = self._files[path]
         return content.checksums([length]).get(length) == checksum
 
     def _is_there(self, path: str) -> bool:

@@ -85,11 +85,12 @@ class KnownFiles:
             checksum = zlib.crc32(line, checksum)
         self._blocks[path] = start, checksum
 
-    def note_first(self, path: str, content: Content) -> None:
-        """Note the first line of a file whose record has none."""
+    def note_first(self, path: str, content: Content) -> bool:
+        """Note the first line of a file whose record has none; whether there is something to be recorded."""
         before = self[path]
         if not before.first and content.first_line and content.head(before.offset) == before.head:
             self.put(path, replace(before, first=content.first_line))
+        return self[path] != before
 
     def rename(self, moves: Mapping[str, str]) -> dict[str, Progress]:
         """Note that files have other names now, all at once, for they may have each other's.

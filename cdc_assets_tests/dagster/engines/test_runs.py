@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock, patch
@@ -12,6 +13,7 @@ import pytest
 from cdc_assets import EnvelopeIOManager, SchemaHistoryIOManager, SparkResource
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.connectors.engine.feed import Chunk, Lines
+from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.connectors.engine.schemas import read_lines, topic_schema
 from cdc_assets.connectors.engine.source import LogPoint, Retention
 from cdc_assets.core.identifiers import TableId
@@ -413,6 +415,11 @@ def test_a_record_without_lists_or_with_some_that_are_not_understood_says_nothin
         asked = answers_of(overview, lambda: shop.database.open(overview.config))
     report = report_of_engine(overview, asked, datetime.now(UTC))
     assert (overview.state.lists is not None, report.health) == (bool(recorded), "healthy")
+    if recorded:
+        state = replace(overview.state, later_lists=({"table.include.list": "db.items1"},))
+        with patch.object(EngineOverview, "state", new=state):
+            report = report_of_engine(EngineOverview(overview.config), asked, datetime.now(UTC))
+        assert [trouble.where for trouble in report.unknown] == ["db.late1"], "others are understood"
 
 
 def test_an_error_of_the_connector_is_seen_and_passes(shop: Deployment) -> None:
