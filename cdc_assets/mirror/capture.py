@@ -320,7 +320,7 @@ class CaptureMirrors:
         about = about.with_placeholders([placeholders(self._topics, name) for name in generations])
         files = self._files(list(generations))
         holds = retained(self._topics, topic)  # after the files: what is dropped is announced before it goes
-        target = replace(target, complete_after=holds.after, rows_from=holds.rows)
+        target = replace(target, complete_after=holds.after, rows_from=holds.rows if about.shape.own_key else "")
         is_partial = halt is None and target.position < position
         if (
             not about.shape.keyed

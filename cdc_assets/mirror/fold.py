@@ -36,6 +36,9 @@ from cdc_assets.mirror.missing_rows import MISSING_ROW
 from cdc_assets.mirror.shape import LSN, Shape
 from cdc_assets.mirror.texts import TEXTS, in_form, is_encoded, joined, plain, whole
 
+COMMIT = " commit"
+"""Column of events whose positions are those at which they count: LSNs of the commits that they are of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Void:
@@ -97,7 +100,7 @@ def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None
     if void is not None:
         missed = keeps & mask_of(pc.less(in_form(rows[LSN], pa.string()), void.proof or void.since))
         gone, keeps = rows.filter(pa.array(missed)), keeps & ~missed
-    states = _States(shape, rows.take(pa.array(places[known])), events, np.concatenate([known, codes]))
+    states = _States(shape, rows.take(pa.array(places[known])), events, np.concatenate([known, codes]), void)
     alive, owners, ended, same = states.resolve()
     if gone.num_rows and void is not None:
         ended = pa.concat_tables([plain(ended), plain(_voided(shape, gone, void))])
@@ -176,7 +179,7 @@ class _States:
         codes: number of the key of each row of `old`, then of each event.
     """
 
-    def __init__(self, shape: Shape, old: pa.Table, events: pa.Table, codes: Numbers) -> None:
+    def __init__(self, shape: Shape, old: pa.Table, events: pa.Table, codes: Numbers, void: Void | None = None) -> None:
         self._shape, self._old, self._events = shape, old, events
         self._order = np.argsort(codes, kind="stable")
         self._codes = codes[self._order]
@@ -184,7 +187,7 @@ class _States:
         self._columns = {LSN: joined([in_form(old[LSN], TEXTS), lsns_of(events[POSITION])]).take(pa.array(self._order))}
         self._removes = self._of_events(mask_of(pc.is_in(operations, value_set=pa.array(["d", MISSING_ROW]))))
         if not shape.own_key:
-            self._give_way()
+            self._give_way(void)
         self._reads = self._of_events(mask_of(pc.equal(operations, "r")))
         made = self._of_events(mask_of(pc.equal(operations, "c")))
         self._moves = np.zeros(len(codes), dtype=bool) if shape.own_key else made & ~self._follow_others()
@@ -193,13 +196,23 @@ class _States:
         self.unknown = ""
         """LSN of the last row that lacks values."""
 
-    def _give_way(self) -> None:
+    def _give_way(self, void: Void | None) -> None:
         """Put a deletion before the event of its commit that makes a row where one is: a statement may give a row the key that
         another row had, and then that one a new key."""
-        operations, moments = self._events[OPERATION], self._columns[LSN].indices.to_numpy(zero_copy_only=False)
+        operations = self._events[OPERATION]
+        commits = lsns_of(
+            self._events[COMMIT if COMMIT in self._events.column_names else POSITION]
+        )  # not the end of a span
+        codes = commits.indices.to_numpy(zero_copy_only=False)
+        moments = np.concatenate([np.full(self._old.num_rows, -1), codes])[self._order]
+        there = np.ones(len(moments), dtype=bool)
+        if void is not None:  # a row from before the loss may have gone in it
+            there[1:] = mask_of(pc.greater_equal(in_form(self._columns[LSN], pa.string()), void.proof or void.since))[
+                :-1
+            ]
         made, deletes = (self._of_events(mask_of(pc.equal(operations, one))) for one in "cd")
         follows = (self._codes[1:] == self._codes[:-1]) & (moments[1:] == moments[:-1])
-        while len(first := np.flatnonzero((made & self._follow_others())[:-1] & deletes[1:] & follows)):
+        while len(first := np.flatnonzero((made & there & self._follow_others())[:-1] & deletes[1:] & follows)):
             for part in (self._order, self._removes, made, deletes):
                 part[first], part[first + 1] = part[first + 1], part[first]
 

@@ -21,7 +21,7 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.row_shape import POSITION
 from cdc_assets.mirror import leaves
 from cdc_assets.mirror.files import GROUP_ROWS, FileWriter, last_rows
-from cdc_assets.mirror.fold import Folded, Void, fold_keyed, lsns_of
+from cdc_assets.mirror.fold import COMMIT, Folded, Void, fold_keyed, lsns_of
 from cdc_assets.mirror.leaves import Leaf, NewFile, new_name
 from cdc_assets.mirror.shape import Shape
 from cdc_assets.mirror.spans import Span, placed
@@ -42,8 +42,13 @@ def by_key(shape: Shape, events: pa.Table, spans: Sequence[Span] = ()) -> pa.Tab
     del events
     for at, name in enumerate(names):
         column = whole(columns[at]).take(order)
-        columns[at] = placed(lsns_of(column), spans) if name == POSITION else column
+        if name == POSITION:
+            column = lsns_of(column)
+            commits = [column] if spans and not shape.own_key else []
+            column = placed(column, spans)
+        columns[at] = column
         del column
+    columns, names = [*columns, *commits], [*names, *([COMMIT] if commits else [])]
     return pa.Table.from_arrays(columns, names=names)
 
 

@@ -153,7 +153,8 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
         if is_held and table.database in overview.state.snapshots:
             continue  # it is reading still, which its table says
         if is_held:  # others that move say nothing of it
-            times = [state.moved or (newest if state.step else begun), read().get(table)]
+            known = [state.moved, read().get(table)]
+            times = known if any(known) else [newest if state.step else begun]
         else:
             is_begun = state.moved or state.step
             moved = [state.moved or newest] if is_begun else [begun, read().get(table)]

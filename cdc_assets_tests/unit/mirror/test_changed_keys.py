@@ -1,39 +1,17 @@
 """Rows that get another message key in a table without a key of its own: only events with the former key have what later ones omit."""
 
 import time
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from cdc_assets.errors import UnknownRowError
 from cdc_assets.mirror import apply
+from cdc_assets_tests.unit.mirror import changing_keys
+from cdc_assets_tests.unit.mirror.changing_keys import COLUMNS, change, compacting
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
-from cdc_assets_tests.unit.streaming.child import DATABASE
-from mssql_standin.control import StandIn
 
-COLUMNS = "id, note, big"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Two rows that a snapshot has read, and their mirror."""
-    with StandIn(databases=(DATABASE,)) as server:
-        world = World(server, tmp_path / "lake", "id int NOT NULL, note varchar(10), big nvarchar(max)")
-        events = replace(world.config.events, message_key_columns=("dbo.t:id",))
-        world.config = replace(world.config, events=events, mirror=replace(world.config.mirror, enabled=True))
-        world.execute("INSERT INTO dbo.t VALUES (1, 'x', N'A'), (2, 'y', N'B')")
-        world.capture("snapshot")
-        assert world.follow() is None
-        yield world
-
-
-def change(world: World, *statements: str) -> None:
-    for statement in statements:
-        world.execute(statement)
-    world.capture()
+world = changing_keys.world
 
 
 @pytest.mark.parametrize(
@@ -92,11 +70,6 @@ def test_it_follows_where_events_have_all_values(world: World) -> None:
     )
     assert world.follow() is None
     assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
-
-
-def compacting(world: World, *, mirrored: bool) -> None:
-    lake = replace(world.config.lake, topic_hours=0.0001, topic_policy="compact", topic_unmirrored=not mirrored)
-    world.config = replace(world.config, lake=lake, mirror=replace(world.config.mirror, enabled=mirrored))
 
 
 @pytest.mark.parametrize(

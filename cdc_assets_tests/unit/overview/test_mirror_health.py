@@ -17,6 +17,7 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.capture import readings
 from cdc_assets.capture.readings import OpenReadings
 from cdc_assets.config.settings import CaptureConfig
+from cdc_assets.envelope.naming import topic_name
 from cdc_assets.errors import CdcError, FencedError, LakeAwayError, MirrorError, QueryError
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.capture import CaptureMirrors
@@ -229,6 +230,17 @@ def test_mirror_before_a_reading_without_an_end_is_a_trouble_though_others_move(
         assert world.report(now).health == "in trouble"
         assert f"those of {world.orders} wait until it is known" in said
         assert world.mirrors.behind() == [], "no run of mirrors can do anything"
+        with monkeypatch.context() as older:
+            read = MirrorLedger.read
+            topic = topic_name(world.orders, world.config.events)
+            older.setattr(
+                MirrorLedger,
+                "read",
+                lambda ledger: {
+                    name: replace(state, moved=None) if name == topic else state for name, state in read(ledger).items()
+                },
+            )
+            assert world.report(now).health == "in trouble", "an older record; another mirror has moved"
     follow(2010)
     assert about_mirrors(world.report(follow(2011) + LATE)) == []
 
