@@ -190,7 +190,9 @@ class _States:
             self._give_way(void)
         self._reads = self._of_events(mask_of(pc.equal(operations, "r")))
         made = self._of_events(mask_of(pc.equal(operations, "c")))
-        self._moves = np.zeros(len(codes), dtype=bool) if shape.own_key else made & ~self._follow_others()
+        moves = ~self._follow_others()
+        moves[1:] |= made[:-1]  # that row gives way to this one, in a span later than here
+        self._moves = np.zeros(len(codes), dtype=bool) if shape.own_key else made & moves
         self._lacks = np.zeros(len(codes), dtype=bool)
         self._sources = {name: self._filled(name) for name in shape.large}
         self.unknown = ""
@@ -200,16 +202,15 @@ class _States:
         """Put a deletion before the event of its commit that makes a row where one is: a statement may give a row the key that
         another row had, and then that one a new key."""
         operations = self._events[OPERATION]
-        commits = lsns_of(
-            self._events[COMMIT if COMMIT in self._events.column_names else POSITION]
-        )  # not the end of a span
+        own = COMMIT if COMMIT in self._events.column_names else POSITION  # not the end of a span
+        commits = lsns_of(self._events[own])
         codes = commits.indices.to_numpy(zero_copy_only=False)
         moments = np.concatenate([np.full(self._old.num_rows, -1), codes])[self._order]
         there = np.ones(len(moments), dtype=bool)
-        if void is not None:  # a row from before the loss may have gone in it
-            there[1:] = mask_of(pc.greater_equal(in_form(self._columns[LSN], pa.string()), void.proof or void.since))[
-                :-1
-            ]
+        if void is not None:  # a row from before the loss may have gone in it, also one that a span counts after it
+            lived = pc.greater_equal(in_form(self._old[LSN], pa.string()), void.proof or void.since)
+            later = pc.greater_equal(in_form(commits, pa.string()), void.since)
+            there[1:] = np.concatenate([mask_of(lived), mask_of(later)])[self._order][:-1]
         made, deletes = (self._of_events(mask_of(pc.equal(operations, one))) for one in "cd")
         follows = (self._codes[1:] == self._codes[:-1]) & (moments[1:] == moments[:-1])
         while len(first := np.flatnonzero((made & there & self._follow_others())[:-1] & deletes[1:] & follows)):

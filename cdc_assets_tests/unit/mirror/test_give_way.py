@@ -49,6 +49,18 @@ def test_commits_in_a_reading_are_apart(events: Sequence[Event], left: list[str]
     assert found.rows["a"].to_pylist() == left
 
 
+def test_a_row_takes_no_value_of_one_that_had_its_key_before() -> None:
+    events = events_of([(10, "r", "z"), (11, "c", "n"), (11, "d", ""), (12, "c", "z")])
+    omitted = events.set_column(6, SHAPE.events.field(6), pa.array([False, False, False, True]))
+    found = fold_keyed(SHAPE, SHAPE.no_rows(), by_key(SHAPE, omitted, SPANS))
+    assert (found.rows["big"].to_pylist(), found.unknown) == ([None], lsn(20))
+
+
+def test_a_reading_that_began_before_a_loss_proves_no_row_after_it() -> None:
+    events = by_key(SHAPE, events_of([(8, "r", "x"), (12, "c", "n"), (12, "d", "")]), ((lsn(8), lsn(20)),))
+    assert fold_keyed(SHAPE, SHAPE.no_rows(), events, Void(lsn(10), lsn(20))).rows.num_rows == 0
+
+
 def test_a_row_that_may_have_gone_in_a_loss_gives_no_way() -> None:
     rows = fold_keyed(SHAPE, SHAPE.no_rows(), by_key(SHAPE, events_of([(5, "r", "x")]))).rows
     later = by_key(SHAPE, events_of([(12, "c", "n"), (12, "d", "")]))
