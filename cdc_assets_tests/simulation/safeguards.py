@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         "what happened while a snapshot read is told at its own LSN",
         "mirror/rewrite.py",
-        "        columns[at] = placed(lsns_of(column), spans) if name == POSITION else column\n",
-        "        columns[at] = lsns_of(column) if name == POSITION else column\n",
+        "            column = placed(column, spans)\n",
+        "",
     ),
     Mutant(
         "rows end in the log where the capture job was when they were read",
