@@ -21,8 +21,12 @@ class Broker(Protocol):
             The newest marker.
         """
 
-    def newest(self) -> str | None:
-        """The newest marker, without taking over."""
+    def newest(self, *, final: bool = True) -> str | None:
+        """The newest marker, without taking over.
+
+        Args:
+            final: whether the end of open transactions is waited for; an own one, after a lost connection, ends only once this is opened.
+        """
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Make the topics that are missing.

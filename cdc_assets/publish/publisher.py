@@ -29,7 +29,10 @@ that was dropped from still, because it was published from a copy of the lake, i
 its reader and drops what it made.
 
 *Two publishers.* The newer one fences the older. A producer is also fenced by the broker itself when its transaction took too
-long; the older one tells the two apart by the marker, which names its writer: each one writes it when it takes over.
+long; the older one tells the two apart by the marker, which names its writer: each one writes it when it takes over. One that has
+nothing to send learns nothing from the broker. So whatever has ended an attempt, the marker is read before the broker is opened again:
+a writer that is neither this one nor the one that it has taken over from is newer, and is not ended. A marker that is gone names no
+writer (`start`). A crash in between changes nothing, as nothing is written before the broker is open.
 """
 
 import logging
@@ -42,7 +45,14 @@ from uuid import uuid4
 
 from cdc_assets.core.interruption import check
 from cdc_assets.core.steps import step
-from cdc_assets.errors import LAKE_ERRORS, ConnectionLostError, IncompleteReadError, LakeError, PreflightError
+from cdc_assets.errors import (
+    LAKE_ERRORS,
+    ConnectionLostError,
+    FencedError,
+    IncompleteReadError,
+    LakeError,
+    PreflightError,
+)
 from cdc_assets.publish.after import After, after_in, by_database
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
@@ -112,6 +122,8 @@ class Publisher:
         self._after: After = {}
         self._several = False
         self._writer = uuid4().hex
+        self._writers: set[str] = set()
+        """Who may have written the newest marker if no other has taken over since; empty before the broker was open."""
         self._published = Published("")
         self._stops = Stops()
         self._targets, self._rate, self._unreadable = Targets(broker), Rate(), Unreadable()
@@ -126,13 +138,16 @@ class Publisher:
         """Take over, and continue where the newest marker says.
 
         Raises:
+            FencedError: another publisher has taken over since this one did.
             RetryableError: the broker is away.
             LakeError: the lake cannot be read.
             EventsDroppedError: topics no longer hold what is to be published first.
             ConfigurationError: a start was given, but the topics are published already; or its LSN has no database.
             PreflightError: the marker is gone, or of another lake.
         """
+        self._require_newest()
         text = self._broker.open()
+        self._writers = {self._writer, self._writer if text is None else parse_published(text).writer}
         complete, topics = self._read_feed()
         databases = self._feed.databases()
         given, without_marker = by_database(self._given, databases), self._beginning.without_marker
@@ -150,6 +165,16 @@ class Publisher:
         self._broker.commit(self._published.text())
         self.record_offset()
         self._beginning = replace(self._beginning, without_marker="")  # a marker that is lost later is another one
+
+    def _require_newest(self) -> None:
+        """Check that the broker can be opened again without the end of a newer publisher."""
+        if not self._writers or (text := self._broker.newest(final=False)) is None:
+            return
+        if parse_published(text).writer not in self._writers:
+            raise FencedError(
+                "Another publisher has taken over these topics: the newest marker is of it. Next: nothing, if it is active; it continues "
+                "from there."
+            )
 
     def _try_all(self) -> None:
         """Try topics again that are stopped."""

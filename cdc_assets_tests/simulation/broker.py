@@ -52,7 +52,7 @@ class Producer:
         self._epoch, self._open = self._cluster.epoch, []
         return self._cluster.marker
 
-    def newest(self) -> str | None:
+    def newest(self, *, final: bool = True) -> str | None:
         self._ask("newest", fenced=False)
         return self._cluster.marker
 

@@ -109,9 +109,9 @@ class KafkaBroker:
         self._newest = self.newest()
         return self._newest
 
-    def newest(self) -> str | None:
+    def newest(self, *, final: bool = True) -> str | None:
         """See `Broker`."""
-        return self._marker.newest(final=True)
+        return self._marker.newest(final=final)
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         """See `Broker`."""

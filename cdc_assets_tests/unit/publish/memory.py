@@ -36,7 +36,7 @@ class MemoryBroker:
         self.called("open")
         return self.marker
 
-    def newest(self) -> str | None:
+    def newest(self, *, final: bool = True) -> str | None:
         return self.marker
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:

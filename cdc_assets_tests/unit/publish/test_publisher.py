@@ -177,10 +177,10 @@ def test_the_marker_tells_who_wrote_it_and_from_which_lake(world: World) -> None
     assert broker.marker is not None
     broker.marker = json.dumps(json.loads(broker.marker) | {"lake": "another"})
     with pytest.raises(PreflightError, match="another lake"):
-        one.open()
+        other.open()
     broker.marker = "{}"
     with pytest.raises(LakeError, match="not a marker"):
-        one.open()
+        other.open()
 
 
 def test_an_older_copy_of_the_lake_is_refused_though_the_marker_itself_is_behind(world: World) -> None:
