@@ -16,7 +16,7 @@ def after_in(after: After, database: str) -> str:
     """The LSN after which events of a database are published; empty for all of them.
 
     Args:
-        database: its name; empty for topics of several databases, which no LSN of one divides.
+        database: its name; empty for topics of several databases (`divided`).
     """
     return after.get(database, after.get("", ""))
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from cdc_assets.errors import LakeError, RetryableError, describe_error
+from cdc_assets.publish.after import After, after_in
 from cdc_assets.publish.feed import Topic
 from cdc_assets.publish.offset import END_OF_WINDOW, PublishOffset
 from cdc_assets.publish.records import RecordSlice, problem_record
@@ -124,15 +125,15 @@ class Unreadable:
 
 
 def unpublished_slices(
-    topic: Topic, renderer: Renderer, offset: PublishOffset, after: str, until: str
+    topic: Topic, renderer: Renderer, offset: PublishOffset, starts: After, until: str
 ) -> Iterator[RecordSlice]:
     """A topic's records behind its place.
 
     Args:
-        after: commit LSN of its database after which records are published; empty for all.
+        starts: commit LSNs after which records are published, by database.
         until: commit LSN up to which they are; empty for all.
     """
-    complete = topic.complete
+    complete, after = topic.complete, after_in(starts, topic.database)
     is_behind = topic.newest is not None and (topic.newest < offset[0] or (topic.newest, END_OF_WINDOW) == offset)
     if topic.numbered and is_behind and topic.rows.has_nothing(offset, complete):  # a mark alone does not show that
         return
@@ -141,7 +142,10 @@ def unpublished_slices(
     batches = topic.rows.read(
         offset, until_window, newest, own=topic.own_rows, dictionaries=renderer.takes_dictionaries
     )
-    if topic.numbered and (after or until):  # before they are rendered: what is not published cannot stop a topic
+    # before they are rendered: what is not published cannot stop a topic
+    if topic.divided is not None and starts:
+        batches = topic.divided(batches, starts)
+    if topic.numbered and (after or until):
         batches = (between(batch, low, high) for batch in batches)
     for batch in undivided(batches) if renderer.needs_deletes else batches:
         for one in (one for part in topic.described(batch) for one in renderer.slices(topic.name, part)):

@@ -35,6 +35,7 @@ from cdc_assets.lake.system_topics import HISTORY, WINDOWS, manifest_directory, 
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
+from cdc_assets.publish.divided import DividedRows, divided_rows
 from cdc_assets.publish.offset import entry_of, has_other
 from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.publish.rows import TopicRows
@@ -65,6 +66,7 @@ class Topic:
         structures: what describes its rows; None if its table does.
         own_rows: what keeps the rows that this capture has written; None if no other writes there.
         database: whose rows it has; empty if there are several.
+        divided: what keeps the rows after the LSNs of their databases; None if it has no rows of several.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Topic:
     structures: Structures | None = None
     own_rows: OwnRows | None = None
     database: str = ""
+    divided: DividedRows | None = None
 
     @property
     def is_of_table(self) -> bool:
@@ -165,8 +168,9 @@ class Feed:
         only = databases[0] if len(databases) == 1 else ""
         ranks = dict.fromkeys(complete, _DATA)
         own, first, shared = set[str](), set[str](), dict[str, OwnRows | None]()
+        divided = dict[str, DividedRows | None]()
         for kind, topic in system_topics(self._config).items():
-            shared[topic] = own_rows(kind, self._config)
+            shared[topic], divided[topic] = own_rows(kind, self._config), divided_rows(kind, databases)
             if kind not in _OF_ALL:
                 ranks[topic] = _RANKS.get(kind, _LAST)
             if kind in _OWN_NUMBERS:
@@ -186,6 +190,7 @@ class Feed:
                 self._structures if rank == _DATA else None,
                 shared.get(name),
                 of_table.get(name, only),
+                divided.get(name),
             )
             for name, rank in ranks.items()
         ]

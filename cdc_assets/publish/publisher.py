@@ -53,7 +53,7 @@ from cdc_assets.errors import (
     LakeError,
     PreflightError,
 )
-from cdc_assets.publish.after import After, after_in, by_database
+from cdc_assets.publish.after import After, by_database
 from cdc_assets.publish.cursor import ReadAhead, TopicCursor, Unreadable, unpublished_slices
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset, parse_published
@@ -337,7 +337,7 @@ class Publisher:
         check()  # its first records are made here
         place = self._published.of(topic.name, numbered=topic.numbered)
         until = self._span.until if self._span else ""
-        slices = unpublished_slices(topic, self._renderer, place, after_in(self._after, topic.database), until)
+        slices = unpublished_slices(topic, self._renderer, place, self._after, until)
         return TopicCursor(topic, self._unreadable.guarded(slices, place, topic.complete), ahead)
 
     def _reached(self, cursors: list[TopicCursor], window: int) -> None:

@@ -86,7 +86,8 @@ def published_report(
         LakeError: it is no marker, or a topic's table cannot be read.
     """
     known = parse_published(marker) if marker is not None else None
-    times = [row["at"] for row in rows if has_events(row) and _waits(row, known or Published(""), numbered)]
+    ends = _ends(rows) if known is not None and known.after else {}
+    times = [row["at"] for row in rows if has_events(row) and _waits(row, known or Published(""), numbered, ends)]
     if (since := unlisted(known, bool(times))) is not None:
         times.append(since)
     behind_s = _oldest(now, times)
@@ -116,9 +117,18 @@ def has_events(row: Mapping[str, Any]) -> bool:
     return row["event"] == "complete" and bool(row["rows"]) and row["number"] is not None
 
 
-def _waits(row: Mapping[str, Any], known: Published, numbered: Collection[str]) -> bool:
+def _ends(rows: Sequence[Mapping[str, Any]]) -> Mapping[int, Mapping[str, str]]:
+    """The last LSNs, by number and database, of windows of several databases, as far as the rows that planned them are listed."""
+    several = (row for row in rows if row["event"] == "planned" and row["until"] is None)
+    planned = {row["number"]: json.loads(row["detail"]).get("windows", ()) for row in several}
+    return {number: {one["database"]: one["until"] for one in windows} for number, windows in planned.items()}
+
+
+def _waits(
+    row: Mapping[str, Any], known: Published, numbered: Collection[str], ends: Mapping[int, Mapping[str, str]]
+) -> bool:
     """Whether a window or a round is not published."""
-    if row["number"] <= known.window or _before(row, known.after):
+    if row["number"] <= known.window or _before(row, known.after, ends.get(row["number"], {})):
         return False
     marks = json.loads(row["detail"]).get("marks", {}) if known.places else {}
     reached = {directory.partition("@")[0]: mark["window"] for directory, mark in marks.items() if mark}
@@ -126,6 +136,8 @@ def _waits(row: Mapping[str, Any], known: Published, numbered: Collection[str]) 
     return not own or any(known.of(topic) < (reached[topic], END_OF_WINDOW) for topic in own)
 
 
-def _before(row: Mapping[str, Any], after: After) -> bool:
+def _before(row: Mapping[str, Any], after: After, ends: Mapping[str, str]) -> bool:
     """Whether all its events are left out, because publishing began after them."""
-    return row["until"] is not None and row["until"] <= after_in(after, row["database"] or "")
+    if row["until"] is not None:
+        ends = {row["database"] or "": row["until"]}
+    return bool(ends) and all(until <= after_in(after, database) for database, until in ends.items())

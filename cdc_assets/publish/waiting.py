@@ -4,7 +4,7 @@
 events: while nobody publishes, a window with events leaves the list within minutes on a busy server. What does not get lost are the
 numbers of the newest commits by topic (marks), and the place of each topic in the marker. Where a mark is ahead of its place, the
 files of the table show whether there are events behind it: a number may have been taken without any. A mark that is not ahead proves nothing
-if the table has commits behind the marked one: then the table is read, too.
+if the table has commits behind the marked one: then the table is read, too. Of a topic of several databases its rows show which of them are published.
 
 *What it costs.* One question for a file for each topic that is published, since no mark is ahead; two more for one with such commits, whose log is
 read when its version is another one (`reached`). Otherwise tables are read until one has such events.
@@ -16,8 +16,8 @@ from datetime import datetime
 from typing import Any
 
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.publish.after import after_in
-from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.after import After, after_in
+from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.offset import END_OF_WINDOW, Published, PublishOffset
 from cdc_assets.publish.view import has_events
 
@@ -47,10 +47,19 @@ def waiting_unlisted(
         until = topic.complete if listed is None else min(topic.complete, listed - 1)  # what rows list is counted
         if not behind and not _is_behind(offset, topic.rows.reached()):
             continue
-        number = topic.rows.first_behind(offset, until, after_in(known.after, topic.database))
+        number = _first_behind(topic, offset, until, known.after)
         if number is not None:
             return _since(rows, topic.name, number)
     return None
+
+
+def _first_behind(topic: Topic, offset: PublishOffset, until: int, after: After) -> int | None:
+    """The least number after a place that has events to publish; None if none has."""
+    number = topic.rows.first_behind(offset, until, after_in(after, topic.database))
+    if number is None or topic.divided is None or not after:
+        return number
+    rows = topic.divided(topic.rows.read(offset, until), after)
+    return next((batch.column("window_id")[0].as_py() for batch in rows if len(batch)), None)
 
 
 def _is_behind(offset: PublishOffset, newest: int) -> bool:

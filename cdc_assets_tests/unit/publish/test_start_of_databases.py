@@ -1,7 +1,7 @@
 """Where publishing begins is said for each database: LSNs of two have no order."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,7 +63,7 @@ class Case:
     def __init__(self, path: Path) -> None:
         self.server = Apart()
         self.orders, self.y = self.server.create("orders", rows=2), self.server.create_other("y", rows=1)
-        self.config: CaptureConfig = config_of_two(path)
+        self.config: CaptureConfig = config_of_two(path, transaction_metadata=True)
         self.change(10)
         make_capture(self.server, self.config).snapshot()
         self.lsns = self.change(11)
@@ -119,6 +119,43 @@ def test_each_database_is_published_after_its_own_lsn(case: Case) -> None:
     case.publish(both, case.lsns)
     assert case.sent(both, case.y) == case.wanted(case.y, case.lsns[OTHER])
     assert len(case.sent(both, case.y)) == 2
+
+
+def found_in(case: Case, broker: MemoryBroker, topic: str) -> set[tuple[str, str, str]]:
+    """What of which database a shared topic has in Kafka: kind, database and LSN of each record."""
+    found = set[tuple[str, str, str]]()
+    for record in broker.topics[topic]:
+        value = json.loads(record.value or b"")["payload"]
+        if "status" not in value:
+            assert ("schema", value["databaseName"], value["source"]["commit_lsn"]) not in found
+            found.add(("schema", value["databaseName"], value["source"]["commit_lsn"]))
+        else:
+            database = DATABASE if value["id"].startswith("0000009a") else OTHER
+            assert (value["status"], database, value["id"]) not in found
+            found.add((value["status"], database, value["id"]))
+    return found
+
+
+@pytest.mark.parametrize("named", [(DATABASE,), (OTHER,), (DATABASE, OTHER)])
+def test_shared_topics_have_of_each_database_what_comes_after_its_lsn(case: Case, named: Sequence[str]) -> None:
+    """LSNs of one database are all below those of the other; what is not named is sent whole."""
+    whole, broker, after = MemoryBroker(), MemoryBroker(), {name: case.lsns[name] for name in named}
+    case.publish(broker, after)
+    assert not waiting(case, broker), "what is left out is not waited for"
+    for key in (12, 13):
+        case.server.create(f"later{key}")
+        case.change(key)
+        case.capture()
+        case.publish(broker, after)
+        assert not waiting(case, broker)
+    case.publish(whole)
+    for topic, kinds in (("shop.transaction", {"BEGIN", "END"}), ("shop", {"schema"})):
+        all_of_it = found_in(case, whole, topic)
+        assert {kind for kind, _, _ in all_of_it} == kinds
+        assert {database for _, database, _ in all_of_it} == {DATABASE, OTHER}
+        wanted = {row for row in all_of_it if row[2] > after.get(row[1], "")}
+        assert wanted < all_of_it
+        assert found_in(case, broker, topic) == wanted
 
 
 def test_a_database_is_known_in_another_letter_case_before_its_first_table(
