@@ -11,6 +11,7 @@ events is not tidied otherwise.
 """
 
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from cdc_assets.config.settings import CaptureConfig
@@ -132,14 +133,14 @@ class Retention:
         return int((now - self._age).timestamp() * 1000)
 
     def _readers(self) -> Readers:
-        published, lake = self._recorded(), self._manifest.identity
-        if published is not None and published.lake != lake:
-            published = Published(lake)  # windows of a former lake had the same numbers
+        lake = self._manifest.identity
+        # windows of a former lake had the same numbers
+        published = [one if one.lake == lake else Published(lake) for one in self._recorded()]
         return Readers(self._config, self._mirrors, published)
 
-    def _recorded(self) -> Published | None:
+    def _recorded(self) -> Sequence[Published]:
         """How far topics are published, as the lake knows it."""
-        return RecordedOffset(self._tables.location, self._config.events.topic_prefix).read()
+        return RecordedOffset(self._tables.location, self._config.events.topic_prefix).read_all()
 
     def _limit(self, table: TableId, topic: str) -> Limit:
         """Up to where readers have a topic at this moment."""
