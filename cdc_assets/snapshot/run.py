@@ -261,11 +261,11 @@ class Snapshotter:
             if same is not None and same.ranges != ranges:
                 yield dataclasses.replace(same, ranges=ranges)
             return
-        former = None if same is None else same.snapshot_lsn
+        former, former_reads_all = (None, None) if same is None else (same.snapshot_lsn, same.reads_all)
         read = table.low if table.data else former
         # one that was interrupted may have read parts of it under other settings
         overridden = table.overridden or bool(self._settings.override_of(table.table))
-        reads_all = not overridden if table.data else same and same.reads_all
+        reads_all = not overridden if table.data else former_reads_all
         early = self._state.early.get(table.table)
         ignored = () if table.data or known is None else known.ignored_gaps
         # rows of a signal table are never read, so none of its gaps stays open for that
