@@ -131,7 +131,7 @@ def _window_completed(state: CaptureState, database: str, behind: Set[TableId], 
     if window.reads:  # one that reads nothing ends at no LSN of its own
         state = state.with_log_read(database, window.until)
         state = state.published(database, window.until) if published else state
-    return state.advanced(database, window.until, behind).without_pending(database)
+    return state.advanced(database, window.until, behind, window).without_pending(database)
 
 
 def _waiting(found: Mapping[str, Unpublished]) -> dict[str, Unpublished]:
@@ -188,7 +188,7 @@ def _forgotten(state: CaptureState, gone: Set[TableId]) -> CaptureState:
     kept = {table: entry for table, entry in state.tables.items() if table not in gone}
     ends = {table: entry.reached for table, entry in found.items()}
     early = {
-        table: EarlyReads(end, None, found[table].gaps, found[table].unrepaired_gaps)
+        table: EarlyReads(end, None, found[table].gaps, found[table].unrepaired_gaps, found[table].skipped)
         for table, end in ends.items()
         if end is not None
     }

@@ -93,7 +93,8 @@ class Manifest(ManifestRows):
         self._record(now, "planned", {"windows": encode(windows)}, reached, windows=windows)
 
     def record_destinations(self, now: datetime, windows: Sequence[Window]) -> None:
-        """Record the pending windows again, with the directories that their events go to, before any is written there.
+        """Record the pending windows again, with the directories that their events go to, or with operations that are left out of
+        them, before any event is written.
 
         Raises:
             FencedError: another writer has taken over.

@@ -45,6 +45,7 @@ class SnapshotTable:
         change_table_id: object id of its change table.
         data: whether rows are read; otherwise the position alone is set, and what the lake lacks stays lacking.
         lost: whether changes after its position were in no capture instance any more when this was planned.
+        overridden: whether the settings gave a SELECT statement in place of the table when this was planned.
     """
 
     table: TableId
@@ -58,6 +59,7 @@ class SnapshotTable:
     change_table_id: int | None = None
     data: bool = True
     lost: bool = False
+    overridden: bool = False
 
     @property
     def identity(self) -> InstanceId | None:

@@ -17,7 +17,7 @@ from cdc_assets.core.ran_on import RanOn
 from cdc_assets.core.schema import InstanceId
 from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.retained import Retained
-from cdc_assets.ledger.gaps import EarlyReads
+from cdc_assets.ledger.gaps import EarlyReads, Skipped, with_skipped
 from cdc_assets.ledger.readings import Readings
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
@@ -116,6 +116,7 @@ class Window:
         slices: numbers of the slices of a round (snapshot).
         cuts: additional slice bounds inside transactions that are too large for one slice (stream).
         transactions: topic of the BEGIN and END of all windows with its number (stream); empty if they are not published.
+        skipped: letters of operations that change rows and are left out of it (stream); recorded before anything is read.
     """
 
     window_id: int
@@ -128,6 +129,14 @@ class Window:
     slices: tuple[int, ...] = ()
     cuts: tuple[Position, ...] = ()
     transactions: str = ""
+    skipped: str = ""
+
+    def skipped_of(self, state: TableState) -> tuple[Skipped, ...]:
+        """What was read of a table without some operations, once this window is complete for it."""
+        read = self.skipped and any(read.table == state.table and not read.counted for read in self.reads)
+        if not read or state.position is None:
+            return state.skipped
+        return with_skipped(state.skipped, Skipped(state.position, self.until, self.skipped), state.snapshot_lsn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +182,19 @@ class CaptureState:
         """The state with some tables replaced or added."""
         return dataclasses.replace(self, tables={**self.tables, **{state.table: state for state in changed}})
 
-    def advanced(self, database: str, until: Lsn, behind: Set[TableId] = frozenset()) -> "CaptureState":
+    def advanced(
+        self, database: str, until: Lsn, behind: Set[TableId] = frozenset(), window: Window | None = None
+    ) -> "CaptureState":
         """The state with every streaming table of a database complete up to `until`, except for those that stay
-        behind."""
+        behind.
+
+        Args:
+            window: by which they come there; None if there are no changes.
+        """
         return self.with_tables(
-            dataclasses.replace(state, position=until, begins=None)
+            dataclasses.replace(
+                state, position=until, begins=None, skipped=window.skipped_of(state) if window else state.skipped
+            )
             for state in self.tables.values()
             if state.table.database == database
             and state.table not in behind

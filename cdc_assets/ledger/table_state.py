@@ -13,7 +13,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn, Position
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.schema import InstanceId
-from cdc_assets.ledger.gaps import Interval
+from cdc_assets.ledger.gaps import Interval, Skipped
 
 Status = Literal["healthy", "gap", "failed", "excluded"]
 
@@ -53,12 +53,15 @@ class TableState:
         ignored_gaps: those of them after which it went on without its rows (`gap.policy=ignore`, or a snapshot mode that reads
             none), until a snapshot reads all of them.
         ranges: key ranges of the snapshot partitions, fixed by the first snapshot while they fit the key (`core.ranges.fit`).
-        snapshot_lsn: low watermark of the last complete snapshot that read all rows of the table, or None; None also once its READs
-            may be lost in the lake.
+        snapshot_lsn: low watermark of the last complete snapshot of the whole table, or None; None also once its READs may be lost in
+            the lake.
         begins: place after `position` up to which another reader delivered its changes; None after the first window.
         directory: of the topic generation that has its newest events; empty if it was not recorded yet.
         again: whether a failed table is tried again from its position, because nothing up to it is wrong in the lake and
             all later changes are still on the server.
+        skipped: intervals that windows read without some operations (`skipped.operations`), oldest first; kept after a snapshot.
+        reads_all: whether the snapshot of `snapshot_lsn` read the table and not a SELECT of `snapshot.select.statement.overrides`; None
+            if that was not recorded.
     """
 
     table: TableId
@@ -76,6 +79,8 @@ class TableState:
     change_table_id: int | None = None
     again: bool = False
     ignored_gaps: tuple[Interval, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    reads_all: bool | None = None
 
     @property
     def identity(self) -> InstanceId | None:

@@ -1,4 +1,4 @@
-"""Changes of a table's structure after which rows are others without an event.
+"""Places of the log after which rows are others without an event: changes of a table's structure, and operations that were left out.
 
 ALTER COLUMN converts every row on the server, with rounding or text forms of its own; a column that is dropped and added again under
 its name is another one; and events from before a table got its key, or another one, do not show which of its present rows they are
@@ -8,18 +8,21 @@ the rows that were there before. The log holds none of it,
 so a mirror that went on would show what the server never had. Only changes that leave every value as it is are followed: wider
 integers and decimals, longer texts, texts in UTF-8 or compared in another way, more digits of a moment, integers as texts.
 
+What windows read without some operations (`skipped.operations`) lacks events in the same way, up to where it ends.
+
 After any other change the mirror stays right before it, in the structure of then, and says why. When the whole table was read again, it
 continues as after lost changes: one step takes everything up to that reading, so nothing is published between the change and it.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cdc_assets.core.schema import Column, declared_type
 from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import MirrorError
 from cdc_assets.history.records import HistoryEntry
+from cdc_assets.ledger.gaps import Skipped
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.spans import before, outside
 from cdc_assets.mirror.steps import Target
@@ -121,30 +124,67 @@ def _declared(column: Column) -> str:
     return f"{declared_type(column)} COLLATE {column.collation}" if column.collation else declared_type(column)
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A place before which a mirror stays until its table was read again.
+
+    Args:
+        at: commit LSN from which on rows are others.
+        good_by: least LSN of a reading that makes it good.
+        number: number of structures that hold before it.
+        why: for people.
+    """
+
+    at: str
+    good_by: str
+    number: int
+    why: str
+
+
+def stops(entries: Sequence[HistoryEntry], message_keys: Sequence[str], skipped: Sequence[Skipped]) -> list[Stop]:
+    """The places of one life of a table before which its mirror stays, in order.
+
+    Args:
+        message_keys: `message.key.columns`.
+        skipped: what was read without some operations.
+    """
+    found = [
+        Stop(at := str(entries[number].lsn), at, number, f"{what}, which changed rows without an event")
+        for number, what in changes(entries, message_keys)
+    ]
+    for one in skipped:
+        at, good_by = str(one.after.next()), str(one.made_good_by)
+        left_out = f"skipped.operations left out {','.join(one.operations)}"
+        why = f"changes up to {one.until} were read while {left_out}, which only a reading at {good_by} or later makes good"
+        number = next((stop.number for stop in found if stop.at >= at), len(entries))
+        found.append(Stop(at, good_by, number, why))
+    return sorted(found, key=lambda stop: stop.at)
+
+
 def followed(
-    topic: str, entries: Sequence[HistoryEntry], found: Sequence[tuple[int, str]], target: Target, known: MirrorState
+    topic: str, entries: Sequence[HistoryEntry], found: Sequence[Stop], target: Target, known: MirrorState
 ) -> tuple[list[HistoryEntry], Target, MirrorError | None]:
     """The structures that a mirror follows now, and how far; and why it goes no further until the table was read again.
 
     Args:
-        found: see `changes`.
+        found: see `stops`.
         known: how far the mirror has come; nothing if there is none, or it is rebuilt.
     """
     lsn, spans = known.lsn, target.spans_since(known.since)
-    target = replace(target, altered=tuple(str(entries[number].lsn) for number, _ in found))
+    target = replace(target, altered=tuple(stop.at for stop in found))
     goes_over = False
-    for (number, what), at in zip(found, target.altered, strict=True):
-        is_unread, end = at > target.read, before(at)
+    for stop in found:
+        is_unread, end = stop.good_by > target.read, before(stop.at)
         if is_unread or (lsn and not goes_over and lsn < outside(end, spans)):
             capped = replace(target, position=min(target.position, end))
-            return list(entries[:number]), capped, _reason(topic, at, what) if is_unread else None
+            return list(entries[: stop.number]), capped, _reason(topic, stop) if is_unread else None
         # from right before a change the next step goes up to the reading, over all changes in between
-        goes_over = goes_over or lsn < at
+        goes_over = goes_over or lsn < stop.at
     return list(entries), target, None
 
 
-def _reason(topic: str, at: str, what: str) -> MirrorError:
+def _reason(topic: str, stop: Stop) -> MirrorError:
     return MirrorError(
-        f"The mirror of {topic} has stopped before {at}: {what}, which changed rows without an event. Next: read the whole table again (its "
-        "snapshot asset, or cdc-assets capture --table); then the mirror continues."
+        f"The mirror of {topic} has stopped before {stop.at}: {stop.why}. Next: read the whole table again (its snapshot asset, or cdc-assets "
+        "capture --table); then the mirror continues."
     )

@@ -203,7 +203,7 @@ class Mirrors:
             target = _until_read(table) if anew else table.target
             planned = next_step(table.topic, state, target, table.files, key, anew=anew)
         if planned is None and anew and state.step:
-            raise MirrorError(
+            raise table.halt or MirrorError(
                 f"The mirror of {table.topic} cannot be rebuilt now, and stays at {state.lsn}: a snapshot has read the table later "
                 f"than at {table.target.position}, up to which its topic is complete. Next: run the capture until its topic is "
                 "complete behind that snapshot, and start the rebuild again."

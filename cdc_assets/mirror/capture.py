@@ -31,7 +31,7 @@ from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.mirror.altered import changes, followed
+from cdc_assets.mirror.altered import followed, stops
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.audit import seen_losses
 from cdc_assets.mirror.delta import MirrorTables
@@ -46,7 +46,6 @@ from cdc_assets.mirror.work import MirroredTable, StepReport
 
 log = logging.getLogger(__name__)
 
-_NEEDED = frozenset("cudr")
 ALL = "The mirrors"
 """What cannot continue if no mirror can."""
 _AUDIT_S = 0.1
@@ -65,8 +64,7 @@ def check_settings(config: CaptureConfig) -> None:
     Raises:
         ConfigurationError: events that they need are skipped.
     """
-    skipped = sorted(_NEEDED & config.events.skipped_operations)
-    if skipped:
+    if skipped := config.events.skipped_changes:
         raise ConfigurationError(
             "skipped.operations", ",".join(skipped), "no operation that changes rows, since there are mirrors (mirror.enabled)",
             "remove it, or set mirror.enabled to false",
@@ -282,23 +280,24 @@ class CaptureMirrors:
     ) -> MirroredTable | None:
         """What is known of a table; None if it has no events yet."""
         drops = [entry.lsn for entry in known if entry.kind == "DROP"]
-        readings = state.readings.get(table, ())
-        target = target_of(state.tables[table], _readable(state, table), drops, readings)
+        readings, entry = state.readings.get(table, ()), state.tables[table]
+        target = target_of(entry, _readable(state, table), drops, readings)
         generations = {name: self._schema(name) for name in self._topics.generations(topic)}
         if target is None or not generations:
             return None
-        target = replace(target, reads_all=not self._config.snapshot.override_of(table))
+        if entry.reads_all is None:  # recorded by an earlier version
+            target = replace(target, reads_all=not self._config.snapshot.override_of(table))
         own = _newest_life(known)
         former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
 
-        changed = changes(own, self._config.events.message_key_columns)
+        found = stops(own, self._config.events.message_key_columns, entry.skipped)
 
         def described(reached: MirrorState) -> MirroredTable:
-            known = followed(topic, own, changed, target, reached)
+            known = followed(topic, own, found, target, reached)
             return self._described(topic, generations, known, former, target.position)
 
         unmade = MirrorState()
-        one = described(self.states().get(topic, unmade) if changed else unmade)
+        one = described(self.states().get(topic, unmade) if found else unmade)
         return replace(one, newest=described(unmade)) if one.is_partial else one
 
     def _described(

@@ -55,13 +55,13 @@ class Target:
         position: commit LSN up to which the topic is complete.
         read: LSN of the last snapshot of the whole table; empty if there was none.
         window: greatest number of a window that is complete.
-        starts: LSNs at which a new life of the table began, or changes before which were lost; ascending.
+        starts: LSNs at which a new life of the table began, or changes before which were lost or left out; ascending.
         gaps: intervals of lost changes.
         complete_after: commit LSN after which the topic holds every event; empty if nothing was dropped.
         rows_from: commit LSN from which on the events that are left make the rows (`lake.retained`).
-        altered: LSNs of structures that changed rows without an event (`altered`); ascending.
+        altered: LSNs from which on rows are others without an event (`altered`); ascending.
         read_later: see `spans`; all that are known.
-        reads_all: whether snapshots read all rows, and not those of `snapshot.select.statement.overrides`.
+        reads_all: whether the last snapshot read all rows, and not those of `snapshot.select.statement.overrides`.
     """
 
     position: str
@@ -125,11 +125,14 @@ def target_of(state: TableState, window: int, drops: Sequence[Lsn], readings: Se
     position = state.reached
     if position is None:
         return None
-    starts = sorted({str(lsn) for lsn in drops} | {str(until) for _, until in state.gaps})
+    ends = {str(until) for _, until in state.gaps} | {str(one.made_good_by) for one in state.skipped}
+    starts = sorted({str(lsn) for lsn in drops} | ends)
     gaps = tuple((str(after), str(until)) for after, until in state.gaps)
     read = "" if state.snapshot_lsn is None else str(state.snapshot_lsn)
     spans = tuple((str(one.low), str(one.high or "")) for one in readings)
-    return Target(str(position), read, window, tuple(starts), gaps, read_later=spans)
+    return Target(
+        str(position), read, window, tuple(starts), gaps, read_later=spans, reads_all=state.reads_all is not False
+    )
 
 
 def is_behind(known: MirrorState, state: TableState, readings: Sequence[Reading]) -> bool:

@@ -148,7 +148,8 @@ class SnapshotPlanner:
             lost = self._has_lost(draft, instances.get(draft.schema.table, []))
             start = max(start, before(last.start_lsn)) if last else start
             taken_up = self._taken_up(draft.schema, instances.get(draft.schema.table, []))
-            tables.append(_entry(draft, last, taken_up or start, lost=lost))
+            overridden = bool(self._settings.override_of(draft.schema.table))
+            tables.append(_entry(draft, last, taken_up or start, lost=lost, overridden=overridden))
             slices += slices_of(draft.schema.table, draft.ranges, chosen, draft.rows, target, len(slices))
         number, captured = self._state.next_window, None if low == ZERO_LSN else low
         return SnapshotRun(number, database, tuple(tables), tuple(slices), signal=signal, captured=captured)
@@ -292,7 +293,7 @@ class SnapshotPlanner:
         return min(MAX_SLICE, max(MIN_SLICE, rows // (2 * readers)))
 
 
-def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn, *, lost: bool) -> SnapshotTable:
+def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn, *, lost: bool, overridden: bool) -> SnapshotTable:
     request, schema = draft.request, draft.schema
     return SnapshotTable(
         schema.table,
@@ -306,4 +307,5 @@ def _entry(draft: Draft, instance: CaptureInstance | None, low: Lsn, *, lost: bo
         instance.change_table_id if instance else None,
         request.data,
         lost,
+        overridden,
     )

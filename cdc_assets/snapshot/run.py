@@ -39,7 +39,7 @@ from cdc_assets.core.outages import warn_seldom
 from cdc_assets.core.ports import KeyRange
 from cdc_assets.core.signal import signal_table
 from cdc_assets.errors import CdcError, LakeError, describe_error
-from cdc_assets.ledger.gaps import ending_at, with_lost
+from cdc_assets.ledger.gaps import ending_at, skipped_before, with_lost
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
 from cdc_assets.ledger.state import CaptureState
@@ -261,8 +261,11 @@ class Snapshotter:
             if same is not None and same.ranges != ranges:
                 yield dataclasses.replace(same, ranges=ranges)
             return
-        former = None if same is None else same.snapshot_lsn
+        former, former_reads_all = (None, None) if same is None else (same.snapshot_lsn, same.reads_all)
         read = table.low if table.data else former
+        # one that was interrupted may have read parts of it under other settings
+        overridden = table.overridden or bool(self._settings.override_of(table.table))
+        reads_all = not overridden if table.data else former_reads_all
         early = self._state.early.get(table.table)
         ignored = () if table.data or known is None else known.ignored_gaps
         # rows of a signal table are never read, so none of its gaps stays open for that
@@ -272,10 +275,13 @@ class Snapshotter:
         if same is not None and same.keeps_position and not table.lost:
             kept = same.tried_again() if same.resumes else same
             directory = self._losses.directory_of(table.table, same.directory)
-            yield dataclasses.replace(kept, ranges=ranges, snapshot_lsn=read, ignored_gaps=ignored, directory=directory)
+            yield dataclasses.replace(
+                kept, ranges=ranges, snapshot_lsn=read, reads_all=reads_all, ignored_gaps=ignored, directory=directory
+            )
             return
         since = self._state.wanted_after(table.table, table.object_id)
         gaps = known.gaps if known else early.gaps if early else ()
+        skipped = known.skipped if known else early.skipped if early else ()
         if table.instance and since is not None and since < table.low:
             gaps = with_lost(gaps, since, table.low, joined=True)
             ignored = with_lost(ignored, since, table.low, joined=True) if is_unread else ignored
@@ -291,6 +297,8 @@ class Snapshotter:
             made=table.made,
             change_table_id=table.change_table_id,
             directory=self._losses.directory_of(table.table, known.directory if known else ""),
+            skipped=skipped_before(skipped, table.low),
+            reads_all=reads_all,
         )
 
     def _ranges(self, table: SnapshotTable, known: TableState | None) -> tuple[KeyRange, ...]:

@@ -177,9 +177,10 @@ class Planner:
         number = self._state.next_window
         self._shares = {draft.database: self._rows.get(draft.database, 0) for draft in drafts}
         tables = self._state.tables
+        skipped = self._lake.events.skipped_changes
         topic = self._lake.transactions(wanted=any(draft.database in self._state.unpublished for draft in drafts))
         windows = [
-            plan_destinations(dataclasses.replace(draft, window_id=number, transactions=topic), tables)
+            plan_destinations(dataclasses.replace(draft, window_id=number, transactions=topic, skipped=skipped), tables)
             for draft in drafts
         ]
         self._ledger.manifest.plan(self._ledger.clock.now(), *windows)

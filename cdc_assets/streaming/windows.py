@@ -111,7 +111,7 @@ class WindowExecutor:
             FencedError: another writer has taken over.
         """
         self.runner.get_ready()
-        attempt = WindowAttempt(self, windows, repeated=repeated)
+        attempt = WindowAttempt(self, self._with_skipped(windows), repeated=repeated)
         try:
             if parts := attempt.read():
                 carry_out(attempt.step(parts), self.lake.tables.require_files)
@@ -120,6 +120,14 @@ class WindowExecutor:
                 remove_uncommitted(self.lake, attempt.number, attempt.begun, attempt.name)
             raise
         return attempt.troubles
+
+    def _with_skipped(self, windows: Sequence[Window]) -> Sequence[Window]:
+        """The windows with what the settings of today leave out of a repeat, too; recorded before anything is read."""
+        own = self.lake.events.skipped_changes
+        found = [replace(window, skipped="".join(sorted({*window.skipped, *own}))) for window in windows]
+        if found != list(windows):
+            self.ledger.manifest.record_destinations(self.ledger.clock.now(), found)
+        return found
 
 
 class WindowAttempt:

@@ -71,6 +71,11 @@ class EventSettings:
     conversion_failure: FailureMode = "warn"
     sanitize_pattern: str = ""
 
+    @property
+    def skipped_changes(self) -> str:
+        """Letters of those `skipped_operations` that change rows, in order."""
+        return "".join(sorted(self.skipped_operations & set("cud")))
+
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:

@@ -16,7 +16,8 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger import manifest_rows
-from cdc_assets.ledger.fold import after
+from cdc_assets.ledger.fold import after, decode_state, encode_state
+from cdc_assets.ledger.gaps import Skipped, skipped_before, with_skipped
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.notices import encode_notices
 from cdc_assets.ledger.signal_state import QueuedTable, RoundReads, SignalState
@@ -91,6 +92,47 @@ def test_state_is_what_was_recorded(tmp_path: Path) -> None:
     assert state.tables[ORDERS].position == lsn(9)
     assert state.tables[LINES] == gap
     assert (state.pending, state.next_window, state.watermark("SalesDb")) == ((), 2, lsn(9))
+
+
+def test_what_windows_left_out_is_kept_when_rows_are_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 3)
+    manifest = claimed(tmp_path)
+    manifest.mark(NOW, "SalesDb", [TableState(ORDERS, 1, lsn(5)), TableState(LINES, 2, lsn(5))])
+    for after_, until, skipped in ((5, 9, "d"), (9, 12, ""), (12, 15, "u")):
+        manifest.plan(NOW, dataclasses.replace(window(manifest, after_, until), skipped=skipped))
+        manifest.complete(NOW, [], set(), {})
+    assert manifest.folded
+    state = opened(tmp_path).read()
+    assert state.tables[ORDERS].skipped == (Skipped(lsn(5), lsn(15), "du"),)
+    assert state.tables[LINES].skipped == ()
+
+
+def test_a_state_of_an_earlier_version_has_nothing_that_was_left_out() -> None:
+    state = CaptureState(tables={ORDERS: TableState(ORDERS, 1, lsn(5))})
+    data = encode_state(state)
+    for name in ("skipped", "reads_all"):
+        del data["tables"][0][name]
+    assert decode_state(data) == state
+
+
+def test_intervals_that_were_left_out_are_apart_if_the_table_was_read_between() -> None:
+    def united(read: int | None, *found: tuple[int, int, str]) -> list[tuple[int, int, str]]:
+        kept: tuple[Skipped, ...] = ()
+        for begin, end, operations in found:
+            kept = with_skipped(kept, Skipped(lsn(begin), lsn(end), operations), None if read is None else lsn(read))
+        return [(int(one.after), int(one.until), one.operations) for one in kept]
+
+    assert united(None, (1, 3, "d"), (5, 7, "u")) == [(1, 7, "du")]
+    assert united(3, (1, 3, "u"), (5, 7, "u")) == [(1, 3, "u"), (5, 7, "u")]
+    assert united(3, (1, 3, "d"), (5, 7, "u")) == [(1, 7, "du")], "that reading may lie before a removal"
+    assert united(4, (1, 3, "d"), (3, 7, "u")) == [(1, 7, "du")]
+    many = united(9999, *((10 * number, 10 * number + 1, "d") for number in range(300)))
+    assert (len(many), many[0][0], many[-1]) == (100, 0, (2990, 2991, "d"))
+
+
+def test_an_interval_of_a_former_history_ends_before_the_reading_that_begins_a_new_one() -> None:
+    found = Skipped(lsn(1), lsn(3), "d"), Skipped(lsn(5), lsn(9), "d"), Skipped(lsn(8), lsn(9), "d")
+    assert [int(one.until) for one in skipped_before(found, lsn(7))] == [3, 6, 9]
 
 
 def test_table_that_stays_behind_is_not_advanced_though_healthy(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.readings import Reading
 from cdc_assets.mirror import ranges
-from cdc_assets.mirror.altered import changes, followed
+from cdc_assets.mirror.altered import followed, stops
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.readers import MirrorReader
@@ -459,7 +459,7 @@ def test_a_mirror_before_a_span_goes_over_a_loss_to_a_reading_that_is_behind_ano
         lsn(80), lsn(70), 20, starts=(lsn(30),), gaps=((lsn(25), lsn(30)),), read_later=((lsn(20), lsn(40)),)
     )
     known = MirrorState(step=1, lsn=lsn(19), window=3, key="k")
-    structures, target, halt = followed("t", entries, changes(entries, ()), found, known)
+    structures, target, halt = followed("t", entries, stops(entries, (), ()), found, known)
     assert (len(structures), halt) == (2, None)
     step = next_step("t", known, target, [], "k")
     assert step is not None
