@@ -28,16 +28,15 @@ from datetime import datetime
 from typing import Any
 
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.connectors.engine.filters import passing
 from cdc_assets.connectors.engine.overview import EngineOverview, EngineTopic
-from cdc_assets.connectors.engine.signal_targets import identifier
+from cdc_assets.connectors.engine.row_reads import lacking
 from cdc_assets.connectors.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
-from cdc_assets.connectors.engine.topics import routes, topic_of
+from cdc_assets.connectors.engine.topics import routes
 from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ran_on import count_of
-from cdc_assets.errors import CdcError, ConfigurationError, describe_error
+from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.idle import STUCK_S, left_unread
 from cdc_assets.overview.rates import PERIOD, mean_of
@@ -179,25 +178,11 @@ def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
 
 def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Sequence[TableId]:
     """Tables that the lists have left out since the connector has read all rows, or then, and that were not read since. It takes
-    no snapshot of them; one that was created since is another thing, for all its rows came as changes. Recorded lists that are not
-    understood are as if they let all through."""
+    no snapshot of them; one that was created since is another thing, for all its rows came as changes."""
     state, config = overview.state, overview.config
     if answers is None or state.lists is None or not config.reads_rows:
         return ()
-    were = list[Callable[[TableId], bool]]()
-    for lists in (state.lists, *state.later_lists):
-        try:
-            were.append(passing(config, lists))
-        except ConfigurationError:
-            were.append(lambda _: True)
-
-    def lacks(table: TableId) -> bool:
-        left_out = max((place for place, passes in enumerate(were) if not passes(table)), default=-1)
-        return left_out > max(
-            state.read_at.get(name, -1) for name in (topic_of(table, config), identifier(config, table))
-        )
-
-    return [table for table in answers.tables if lacks(table)]
+    return list(filter(lacking(config, (state.lists, *state.later_lists), state.read_at), answers.tables))
 
 
 def _lacking(tables: Sequence[TableId]) -> Iterator[Trouble]:

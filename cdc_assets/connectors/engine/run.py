@@ -26,6 +26,7 @@ from cdc_assets.connectors.engine.ledger import Batch, BatchLedger, Gap
 from cdc_assets.connectors.engine.losses import BatchAudit
 from cdc_assets.connectors.engine.notices import SnapshotNotices, notifications, scanned
 from cdc_assets.connectors.engine.positions import Repetitions
+from cdc_assets.connectors.engine.row_reads import still_read
 from cdc_assets.connectors.engine.signal_targets import identifier, listed
 from cdc_assets.connectors.engine.source import LogPoint, point_of_offset, recorded_point
 from cdc_assets.connectors.engine.staging import Staging, history_directory
@@ -283,9 +284,12 @@ class EngineRun:
             return batch
         files = {} if notification_topic(self._config) else batch.files
         read = [name for name, own in files.items() if any(file.operations.get("r") for file in own)]
-        last = (self._ledger.state.lists, *self._ledger.state.later_lists)[-1]
-        lists = None if last == self._config.lists else self._config.lists
-        return replace(batch, lists=lists, read=sorted({name.partition("@")[0] for name in read} | self._scanned))
+        state = self._ledger.state
+        known = [state.lists, *state.later_lists]
+        lists = None if known[-1] == self._config.lists else self._config.lists
+        kept = [] if lists is None else still_read(self._config, [*known, lists], state.read_at)
+        found = {name.partition("@")[0] for name in read} | self._scanned
+        return replace(batch, lists=lists, read=sorted(found.union(kept)))
 
     def _carry_out(self, batch: Batch, *, is_recorded: bool) -> None:
         commits = batch_commits(self._tables, batch, history_directory(self._config.topic_prefix))
