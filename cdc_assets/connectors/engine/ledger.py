@@ -55,9 +55,10 @@ class Batch:
         gap: the places of the log between which changes are lost, because the connector started over with this batch.
         anew: whether it holds rows of the connector's initial snapshot, all of its tables, or follows one that found these empty.
         nulled: number of values in it that are null because the connector could not convert them, by column.
-        lists: with `anew`, of which tables the connector has read the rows (`EngineConfig.lists`); None if it reads none by its mode.
+        lists: with `anew`, of which tables the connector has read the rows (`EngineConfig.read_lists`); None if it reads none by its mode.
             Without, those that it has now; None if they are the ones recorded last.
-        read: tables that a snapshot on request has read, by topic or as the connector names them; not recorded without `lists`.
+        read: tables that snapshots on request have read whole, by topic or as the connector names them; with `lists`, also those that were
+            read before and not left out since. Not recorded while the state has no lists.
     """
 
     batch_id: int

@@ -1,8 +1,10 @@
 """Recorded lists of tables: they become few, and the same tables lack rows."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hypothesis import example, given, settings
@@ -11,8 +13,9 @@ from hypothesis import strategies as some
 from cdc_assets.connectors.engine.ledger import FOLDING, Batch, BatchState
 from cdc_assets.connectors.engine.row_reads import lacking, still_read
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.ledger.codec import encode
+from cdc_assets.ledger.fenced_log import Row
 from cdc_assets_tests.unit.connectors.engine.batches import config_for
-from cdc_assets_tests.unit.connectors.engine.test_starts_over import planned
 
 EXAMPLES = settings(max_examples=5 * int(os.environ.get("CDC_LAW_EXAMPLES", "20")), deadline=None)
 CLASS = "io.debezium.connector.mysql.MySqlConnector"
@@ -34,6 +37,10 @@ ITEMS = (
     "db.[",
 )
 Lists = Mapping[str, str]
+
+
+def planned(batch: Batch) -> Row:
+    return {"event": "planned", "detail": json.dumps({"batch": encode(batch)}), "at": datetime(2026, 1, 1, tzinfo=UTC)}
 
 
 @some.composite
