@@ -62,7 +62,7 @@ def run_engine(
         config = with_notifications(config) if takes_signals(config) else config  # they say what a signal has not read
         handed = list[Signal]()
         start = with_waiting_signals(config, partial(start_connector, config), handed)
-        return EngineRun(config, tables, start, on_batch, goal=goal, handed=handed).run()
+        return EngineRun(config, tables, start, on_batch, goal=goal).run(handed)
     reader = reader_for(config.properties, tables, KafkaSource)
     habits = Habits(warm_up_s=0.0, repeats=False, stopped=lambda: reader.stopped)
     summary = EngineRun(config, tables, reader, on_batch, habits=habits).run()
@@ -104,7 +104,7 @@ def run_engine_for(
             feeds.append(RequestedSnapshot(start_connector(signalled, offsets, history), path, signal, topic, nudge))
             return feeds[-1]
 
-        summary = EngineRun(signalled, tables, start, on_batch, handed=[signal]).run()
+        summary = EngineRun(signalled, tables, start, on_batch).run([signal])
     if troubles := [text for feed in feeds for text in feed.troubles]:
         raise EngineError(f"The snapshot was not taken. {' '.join(troubles)}")
     return summary

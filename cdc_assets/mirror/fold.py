@@ -232,7 +232,8 @@ class _States:
 
         def agree(states: Numbers) -> Numbers:
             pairs = [_equal(self._values(name, states), self._values(name, places + 1)) for name in held]
-            return np.logical_and.reduce(pairs)
+            same: Numbers = np.logical_and.reduce(pairs)
+            return same
 
         if len(places):
             found[places] = agree(places) & ~agree(places - 1)

@@ -97,8 +97,9 @@ class RequestedReads:
 def _rows(chunk: Chunk, topic: str) -> Iterator[Signal]:
     """Signals that were put into the signal table: its columns are in this order, whatever their names."""
     for value in notifications(chunk, topic):
-        row = value.get("after") if "op" in value else value
-        own_id, kind, data, *_ = [*(row or {}).values(), None, None, None]
+        row: Mapping[str, Any] = (value.get("after") or {}) if "op" in value else value
+        columns: list[Any] = [*row.values(), None, None, None]
+        own_id, kind, data = columns[:3]
         if value.get("op", "c") == "c" and isinstance(data, str):
             yield Signal(str(own_id), str(kind), data)
 

@@ -84,7 +84,6 @@ class EngineRun:
         on_batch: called with each batch that is committed.
         goal: place of the log at which the run ends, once the lake is complete up to it; None if it follows.
         habits: what is to be expected of the connector.
-        handed: signals that the connector is handed by the run; may grow.
     """
 
     def __init__(
@@ -95,7 +94,6 @@ class EngineRun:
         on_batch: Callable[[Batch], None] = lambda _: None,
         goal: LogPoint | None = None,
         habits: Habits = _CONNECTOR,
-        handed: Sequence[Signal] = (),
     ) -> None:
         self._config, self._tables, self._start, self._on_batch = config, tables, start, on_batch
         self._goal, self._habits = goal, habits
@@ -115,11 +113,13 @@ class EngineRun:
         self._notices = SnapshotNotices(self._captured)
         self._unread: list[str] = []
         self._nulled: Counter[str] = Counter()
-        self._handed = handed
-        self._requests = RequestedReads(config, handed, ())
+        self._requests = RequestedReads(config, (), ())
 
-    def run(self) -> EngineSummary:
+    def run(self, handed: Sequence[Signal] = ()) -> EngineSummary:
         """Finish the planned batch, then commit what the connector sends until it is idle.
+
+        Args:
+            handed: signals that its start hands to the connector; may grow.
 
         Raises:
             EngineError: the connector or its process has ended by itself.
@@ -145,7 +145,7 @@ class EngineRun:
             self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
         self._begun_at = recorded_point(state)
         self._resumed_after = str(self._begun_at or "the last batch") if state.offsets else None
-        self._requests = RequestedReads(self._config, self._handed, state.pairs())
+        self._requests = RequestedReads(self._config, handed, state.pairs())
         feed = self._start(state.pairs(), self._history.read())
         try:
             ended = self._follow(feed)
@@ -286,11 +286,11 @@ class EngineRun:
         """The batch with what shows of which tables the rows were read: ends of scans; without notifications of these, rows."""
         if batch.anew:
             return replace(batch, lists=self._config.read_lists if self._config.reads_rows else None)
-        if self._ledger.state.lists is None:
+        state = self._ledger.state
+        if state.lists is None:
             return batch
         files = {} if notification_topic(self._config) else batch.files
         read = {name.partition("@")[0] for name, own in files.items() if any(file.operations.get("r") for file in own)}
-        state = self._ledger.state
         known = [state.lists, *state.later_lists]
         last = {name: text for name, text in known[-1].items() if name != READ_LIST}
         lists = None if last == self._config.lists else self._config.lists
