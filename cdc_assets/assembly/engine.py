@@ -21,6 +21,7 @@ from cdc_assets.connectors.engine.signalled_run import (
     RequestedSnapshot,
     channels_of,
     signal_file,
+    signals_in,
     takes_signals,
     with_file_channel,
 )
@@ -59,8 +60,9 @@ def run_engine(
     """
     if not config.is_reader:
         config = with_notifications(config) if takes_signals(config) else config  # they say what a signal has not read
-        start = with_waiting_signals(config, partial(start_connector, config))
-        return EngineRun(config, tables, start, on_batch, goal=goal).run()
+        handed = list[Signal]()
+        start = with_waiting_signals(config, partial(start_connector, config), handed)
+        return EngineRun(config, tables, start, on_batch, goal=goal).run(handed)
     reader = reader_for(config.properties, tables, KafkaSource)
     habits = Habits(warm_up_s=0.0, repeats=False, stopped=lambda: reader.stopped)
     summary = EngineRun(config, tables, reader, on_batch, habits=habits).run()
@@ -102,7 +104,7 @@ def run_engine_for(
             feeds.append(RequestedSnapshot(start_connector(signalled, offsets, history), path, signal, topic, nudge))
             return feeds[-1]
 
-        summary = EngineRun(signalled, tables, start, on_batch).run()
+        summary = EngineRun(signalled, tables, start, on_batch).run([signal])
     if troubles := [text for feed in feeds for text in feed.troubles]:
         raise EngineError(f"The snapshot was not taken. {' '.join(troubles)}")
     return summary
@@ -138,12 +140,18 @@ def inbox_of(config: EngineConfig) -> Inbox:
     return Inbox(Location.of(config.lake), config.topic_prefix)
 
 
-def with_waiting_signals(config: EngineConfig, start: EngineStart) -> EngineStart:
-    """The start of a connector that also gets the signals that wait in the lake, if it reads a signal file."""
+def with_waiting_signals(config: EngineConfig, start: EngineStart, handed: list[Signal]) -> EngineStart:
+    """The start of a connector that also gets the signals that wait in the lake, if it reads a signal file.
+
+    Args:
+        handed: is given the signals that it gets by the file.
+    """
     if "file" not in channels_of(config):
         return start
 
     def started(offsets: Offsets, history: Sequence[str]) -> EngineFeed:
-        return ForwardedSignals(start(offsets, history), inbox_of(config), signal_file(config))
+        handed.extend(signals_in(signal_file(config)))
+        feed = start(offsets, history)
+        return ForwardedSignals(feed, inbox_of(config), signal_file(config), on_handed=handed.extend)
 
     return started

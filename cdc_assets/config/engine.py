@@ -37,6 +37,7 @@ _RETRIES: Final[Mapping[str, tuple[str, int, int]]] = {
 _POLL_S: Final = 0.5
 """Debezium's default."""
 _WITH_ROWS: Final = ("always", "initial", "initial_only", "when_needed")
+READ_LIST: Final = "snapshot.include.collection.list"
 _LIST: Final = re.compile(r"(database|schema|table)\.(include|exclude)\.list")
 _KEPT_BY_US: Final = ("offset.", "schema.history.internal", "tasks.max")
 """Where Debezium would keep what is kept in the lake; but what of the history is stored may be said."""
@@ -112,6 +113,12 @@ class EngineConfig:
     def lists(self) -> Mapping[str, str]:
         """The lists of databases, schemas and tables that the connector captures, or leaves out."""
         return {name: text for name, text in self.properties.items() if _LIST.fullmatch(name)}
+
+    @property
+    def read_lists(self) -> Mapping[str, str]:
+        """The lists of tables whose rows the connector's own snapshot reads."""
+        text = self.properties.get(READ_LIST, "")
+        return {**self.lists, READ_LIST: text} if text.strip() else self.lists
 
     @property
     def poll_interval_s(self) -> float:

@@ -134,11 +134,16 @@ class EventFile:
 
 @dataclass(frozen=True)
 class TopicReader:
-    """Reads files of a topic; picklable."""
+    """Reads files of a topic; picklable.
+
+    Args:
+        removed: whether deletions have what the log holds of their rows, and not their keys only.
+    """
 
     location: Location
     shape: RowShape
     generations: tuple[TopicGeneration, ...]
+    removed: bool = False
 
     def read(self, files: Iterable[EventFile], wanted: EventRange) -> Iterator[pa.Table]:
         """Events of a range, in the order of each file.
@@ -186,7 +191,7 @@ class TopicReader:
             names.append(f"value.after.{column.field}")
             if column.convert_key is not None:
                 names.append(f"key.{column.field}")
-            if column.name in keys:
+            if column.name in keys or (self.removed and column.name not in self.shape.large):
                 names.append(f"value.before.{column.field}")
         if pa.types.is_struct(found.field("value").type):
             return names

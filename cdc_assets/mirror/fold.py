@@ -76,7 +76,7 @@ class Folded:
     unknown: str = ""
 
 
-def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None) -> Folded:
+def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None = None, doubt: str = "") -> Folded:
     """Apply events to rows of a table with a key.
 
     Args:
@@ -84,6 +84,7 @@ def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None
         rows: in the order of their keys, each once.
         events: in the order of their keys, those of one key in the order of their positions, all later than what `rows`
             contain (or equal to it); of the positions the LSNs suffice.
+        doubt: see `PlannedStep`.
 
     Returns:
         Rows in the order of their keys.
@@ -100,7 +101,7 @@ def fold_keyed(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | None
     if void is not None:
         missed = keeps & mask_of(pc.less(in_form(rows[LSN], pa.string()), void.proof or void.since))
         gone, keeps = rows.filter(pa.array(missed)), keeps & ~missed
-    states = _States(shape, rows.take(pa.array(places[known])), events, np.concatenate([known, codes]), void)
+    states = _States(shape, rows.take(pa.array(places[known])), events, np.concatenate([known, codes]), void, doubt)
     alive, owners, ended, same = states.resolve()
     if gone.num_rows and void is not None:
         ended = pa.concat_tables([plain(ended), plain(_voided(shape, gone, void))])
@@ -179,15 +180,18 @@ class _States:
         codes: number of the key of each row of `old`, then of each event.
     """
 
-    def __init__(self, shape: Shape, old: pa.Table, events: pa.Table, codes: Numbers, void: Void | None = None) -> None:
+    def __init__(
+        self, shape: Shape, old: pa.Table, events: pa.Table, codes: Numbers, void: Void | None, doubt: str
+    ) -> None:
         self._shape, self._old, self._events = shape, old, events
         self._order = np.argsort(codes, kind="stable")
         self._codes = codes[self._order]
         operations = events[OPERATION]
+        self._sources: dict[str, Numbers] = {}
         self._columns = {LSN: joined([in_form(old[LSN], TEXTS), lsns_of(events[POSITION])]).take(pa.array(self._order))}
         self._removes = self._of_events(mask_of(pc.is_in(operations, value_set=pa.array(["d", MISSING_ROW]))))
         if not shape.own_key:
-            self._give_way(void)
+            self._give_way(void, doubt)
         self._reads = self._of_events(mask_of(pc.equal(operations, "r")))
         made = self._of_events(mask_of(pc.equal(operations, "c")))
         moves = ~self._follow_others()
@@ -198,7 +202,7 @@ class _States:
         self.unknown = ""
         """LSN of the last row that lacks values."""
 
-    def _give_way(self, void: Void | None) -> None:
+    def _give_way(self, void: Void | None, doubt: str) -> None:
         """Put a deletion before the event of its commit that makes a row where one is: a statement may give a row the key that
         another row had, and then that one a new key."""
         operations = self._events[OPERATION]
@@ -211,11 +215,29 @@ class _States:
             lived = pc.greater_equal(in_form(self._old[LSN], pa.string()), void.proof or void.since)
             later = pc.greater_equal(in_form(commits, pa.string()), void.since)
             there[1:] = np.concatenate([mask_of(lived), mask_of(later)])[self._order][:-1]
+        if doubt:
+            early = [mask_of(pc.less(in_form(lsns, pa.string()), doubt)) for lsns in (self._old[LSN], commits)]
+            there &= ~self._pass_by(np.concatenate(early)[self._order])
         made, deletes = (self._of_events(mask_of(pc.equal(operations, one))) for one in "cd")
         follows = (self._codes[1:] == self._codes[:-1]) & (moments[1:] == moments[:-1])
         while len(first := np.flatnonzero((made & there & self._follow_others())[:-1] & deletes[1:] & follows)):
             for part in (self._order, self._removes, made, deletes):
                 part[first], part[first + 1] = part[first + 1], part[first]
+
+    def _pass_by(self, doubtful: Numbers) -> Numbers:
+        """States that the next one ends, as its values show, and not the one before, which may have gone in a loss."""
+        held = [name for name in self._shape.names if name not in self._shape.large]
+        found = np.zeros(len(doubtful), dtype=bool)
+        places = np.flatnonzero(doubtful[:-2] & (self._codes[2:] == self._codes[:-2])) + 1
+
+        def agree(states: Numbers) -> Numbers:
+            pairs = [_equal(self._values(name, states), self._values(name, places + 1)) for name in held]
+            same: Numbers = np.logical_and.reduce(pairs)
+            return same
+
+        if len(places):
+            found[places] = agree(places) & ~agree(places - 1)
+        return found
 
     def _of_events(self, mask: Numbers) -> Numbers:
         """Which states are of events in a mask."""

@@ -81,7 +81,8 @@ class Jobs:
                 work.pieces += tuple(stage(self._part_task(work, ()), events))
 
     def _reader(self, work: Work) -> TopicReader:
-        return TopicReader(self._tables.location, work.folded, work.table.description.generations)
+        generations, compares = work.table.description.generations, bool(work.planned.doubt) and not work.folded.own_key
+        return TopicReader(self._tables.location, work.folded, generations, removed=compares)
 
     def _part_tasks(self, work: Work) -> list[PartTask]:
         files = files_of(work.planned, work.table.files)
@@ -141,6 +142,7 @@ class Jobs:
                 spans=planned.spans,
                 retyped=work.retyped_from,
                 complete_from=None if lacks else min(planned.begin, right),
+                doubt=planned.doubt,
             )
             for leaf, members in chosen
         ]

@@ -42,6 +42,8 @@ class PlannedStep:
         begin: LSN from which on a mirror that is rebuilt is right.
         spans: within the step (`spans`).
         lost: LSN from which on, up to its end, changes were lost that it makes good; empty if none were.
+        doubt: LSN from which on rows of the mirror were there after changes that were lost and that no reading has made good; empty if
+            there are none.
     """
 
     topic: str
@@ -59,6 +61,7 @@ class PlannedStep:
     begin: str = ""
     spans: tuple[Span, ...] = ()
     lost: str = ""
+    doubt: str = ""
 
     @property
     def unknown(self) -> tuple[Span, ...]:

@@ -53,13 +53,14 @@ def by_key(shape: Shape, events: pa.Table, spans: Sequence[Span] = ()) -> pa.Tab
 
 
 def folded_portions(
-    shape: Shape, portions: Iterator[pa.Table], events: pa.Table, void: Void | None
+    shape: Shape, portions: Iterator[pa.Table], events: pa.Table, void: Void | None, doubt: str = ""
 ) -> Iterator[Folded]:
     """Fold events into rows, portion by portion.
 
     Args:
         portions: of rows that are in the order of their keys from first to last.
         events: as `by_key` returns them.
+        doubt: see `PlannedStep`.
 
     Yields:
         Rows in the order of their keys, above all that came before.
@@ -70,13 +71,13 @@ def folded_portions(
             continue
         end = _place_after(keys, start, shape.keys(rows.slice(rows.num_rows - 1))[0])
         if end > start or void is not None:
-            yield fold_keyed(shape, rows, events.slice(start, end - start), void)
+            yield fold_keyed(shape, rows, events.slice(start, end - start), void, doubt)
         else:
             yield Folded(rows, shape.versions.empty_table(), changed=False)
         start = end
     while start < len(keys):
         end = _place_after(keys, start, keys[min(start + GROUP_ROWS, len(keys)) - 1])
-        yield fold_keyed(shape, shape.no_rows(), events.slice(start, end - start), void)
+        yield fold_keyed(shape, shape.no_rows(), events.slice(start, end - start), void, doubt)
         start = end
 
 

@@ -166,12 +166,15 @@ def next_step(
         return None
     # what a user's SELECT leaves out has no READ that would keep it: rather a row stays that went than one goes that is there
     proof = proof_from(found.since, known.spans) if found.void and target.reads_all else ""
+    spans = _stepped_over(found, target)
+    lost = max((until for _, until in target.gaps_since(found.since) if until <= found.until), default="")
     return replace(
         found,
         absences=len(known.absences),
         begin=_begin(found, known, target),
-        spans=_stepped_over(found, target),
+        spans=spans,
         proof=proof,
+        doubt=proof_from(lost, (*known.spans, *spans)) if lost else "",
     )
 
 

@@ -59,6 +59,7 @@ class FoldTask:
         retyped: columns whose type is another one now, as the leaf has them.
         complete_from: LSN after which the leaf lacks no changes, so each row that events remove, and each value that they omit, is
             there; None if it may lack some.
+        doubt: see `PlannedStep`.
     """
 
     location: Location
@@ -76,6 +77,7 @@ class FoldTask:
     spans: tuple[Span, ...] = ()
     retyped: tuple[pa.Field, ...] = ()
     complete_from: str | None = None
+    doubt: str = ""
 
     @cached_property
     def folded(self) -> Shape:
@@ -159,7 +161,7 @@ def _folded(task: FoldTask, ranges: EventRanges) -> Iterator[Folded]:
         if len(ranges) > 1:
             rows = chain([left], (ranges.within(number, portion) for portion in rows))
         left, key = task.folded.no_rows(), ranges.going_on(number)
-        for folded in folded_portions(task.folded, rows, ranges.events(number), task.void):
+        for folded in folded_portions(task.folded, rows, ranges.events(number), task.void, task.doubt):
             last = folded.rows.slice(max(0, folded.rows.num_rows - 1))
             if key is not None and as_bytes(task.shape.keys(last)).to_pylist() == [key]:
                 left, folded = last, replace(folded, rows=folded.rows.slice(0, folded.rows.num_rows - 1))

@@ -27,17 +27,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from cdc_assets.config.engine import EngineConfig
-from cdc_assets.connectors.engine.filters import passing
+from cdc_assets.config.engine import READ_LIST, EngineConfig
 from cdc_assets.connectors.engine.overview import EngineOverview, EngineTopic
-from cdc_assets.connectors.engine.signal_targets import identifier
+from cdc_assets.connectors.engine.row_reads import lacking, left_out
 from cdc_assets.connectors.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
-from cdc_assets.connectors.engine.topics import routes, topic_of
+from cdc_assets.connectors.engine.topics import routes
 from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.ran_on import count_of
-from cdc_assets.errors import CdcError, ConfigurationError, describe_error
+from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.idle import STUCK_S, left_unread
 from cdc_assets.overview.rates import PERIOD, mean_of
@@ -59,6 +58,7 @@ _SOURCE = "the source"
 _OF_OTHERS = "Other programs wrote the events, so there is no database whose log could be compared."
 _STOPPED = "Next: remove the reason; the next run of the capture continues there."
 _NOT_READ = "its existing rows were not read since it was let through"
+_LEFT_OUT = f"{READ_LIST} leaves its existing rows out"
 _HEARD = ("complete", "quiet")
 
 
@@ -177,35 +177,27 @@ def _unknown(overview: EngineOverview, asked: Asked) -> tuple[Trouble, ...]:
     return (Trouble(_SOURCE, text),) if text else ()
 
 
-def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Sequence[TableId]:
-    """Tables that the lists have left out since the connector has read all rows, or then, and that were not read since. It takes
-    no snapshot of them; one that was created since is another thing, for all its rows came as changes. Recorded lists that are not
-    understood are as if they let all through."""
+def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Mapping[TableId, str]:
+    """Tables that the lists have left out since the connector has read all rows, or then, and that were not read since, each with the reason. It
+    takes no snapshot of them; one that was created since is another thing, for all its rows came as changes. Rows that the settings leave out
+    still are not wanted."""
     state, config = overview.state, overview.config
     if answers is None or state.lists is None or not config.reads_rows:
-        return ()
-    were = list[Callable[[TableId], bool]]()
-    for lists in (state.lists, *state.later_lists):
-        try:
-            were.append(passing(config, lists))
-        except ConfigurationError:
-            were.append(lambda _: True)
-
-    def lacks(table: TableId) -> bool:
-        left_out = max((place for place, passes in enumerate(were) if not passes(table)), default=-1)
-        return left_out > max(
-            state.read_at.get(name, -1) for name in (topic_of(table, config), identifier(config, table))
-        )
-
-    return [table for table in answers.tables if lacks(table)]
+        return {}
+    lists = (state.lists, *state.later_lists)
+    captured = [{name: text for name, text in one.items() if name != READ_LIST} for one in lists]
+    is_left_out, misses = left_out(config), lacking(config, captured, state.read_at)
+    found = filter(lacking(config, lists, state.read_at), answers.tables)
+    return {table: _LEFT_OUT if is_left_out(table) and not misses(table) else _NOT_READ for table in found}
 
 
-def _lacking(tables: Sequence[TableId]) -> Iterator[Trouble]:
-    for table in tables:
+def _lacking(tables: Mapping[TableId, str]) -> Iterator[Trouble]:
+    for table in (table for table, reason in tables.items() if reason == _NOT_READ):
         yield Trouble(
             str(table),
             "whether the lake has all of its rows is not known: the configuration left it out at the connector's own snapshot, or for a while "
-            "since then, and after that its existing rows were not read. Next: materialize its snapshot asset, or request a snapshot of it by a signal",
+            "since then, and after that its existing rows were not read. Next: materialize its snapshot asset, or request a snapshot of all its "
+            "rows by the signal job or the signal table",
         )
 
 
@@ -260,7 +252,9 @@ def _troubles(overview: EngineOverview, asked: Asked) -> Iterator[Trouble]:
     yield from (Trouble(str(topics.get(name, name)), text) for name, text in overview.losses.items())
 
 
-def _tables(overview: EngineOverview, answers: Answers | None, unread_rows: Sequence[TableId]) -> Iterator[TableReport]:
+def _tables(
+    overview: EngineOverview, answers: Answers | None, unread_rows: Mapping[TableId, str]
+) -> Iterator[TableReport]:
     found = {topic.table: topic for topic in overview.topics}
     streams = overview.config.streams
     lost = answers.retention.lost if answers else ""
@@ -268,13 +262,16 @@ def _tables(overview: EngineOverview, answers: Answers | None, unread_rows: Sequ
     for topic in found.values():
         found_table = _table(topic, str(overview.point or "") or None, lost, streams=streams)
         if topic.table in unread_rows:
-            found_table = replace(found_table, reason=found_table.reason or _NOT_READ)
+            found_table = replace(found_table, reason=found_table.reason or unread_rows[topic.table])
         yield replace(found_table, headroom_h=headroom_h) if found_table.condition == "streaming" else found_table
+    is_left_out = left_out(overview.config)
     for table in answers.tables if answers else ():
         if table not in found and table in unread_rows:
-            yield TableReport(table, "", "streaming" if streams else "not captured", _NOT_READ)
+            yield TableReport(table, "", "streaming" if streams else "not captured", unread_rows[table])
         elif table not in found and overview.known:  # an empty table has no topic before its first event
             yield TableReport(table, "", "streaming" if streams else "snapshotted", "no event of it yet")
+        elif table not in found and is_left_out(table):
+            yield TableReport(table, "", "streaming" if streams else "not captured", _LEFT_OUT)
         elif table not in found:
             yield TableReport(table, "", "waiting", "the first run of the connector reads it")
 

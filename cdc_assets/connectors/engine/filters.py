@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.engine import READ_LIST, EngineConfig
 from cdc_assets.config.filters import Names
+from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.core.identifiers import TableId
 
 
@@ -41,14 +42,16 @@ def passing(config: EngineConfig, lists: Mapping[str, str]) -> Callable[[TableId
     """Whether a table passes lists that a connector was given before.
 
     Args:
-        lists: as `EngineConfig.lists`.
+        lists: as `EngineConfig.lists`, or `EngineConfig.read_lists`.
     """
     has_schemas = config.kind not in ("mysql", "mariadb")
     own = replace(config, properties=lists)
     accepts = ConnectorFilter(own, "schema" if has_schemas else "database", "table").accepts
+    read = _names(own, READ_LIST)
 
     def passes(table: TableId) -> bool:
         name = table.within_database if has_schemas else str(table)
-        return accepts(database=(table.database,), schema=(table.schema,), table=(name,))
+        is_read = not read or read.match(identifier(config, table))
+        return is_read and accepts(database=(table.database,), schema=(table.schema,), table=(name,))
 
     return passes

@@ -17,12 +17,13 @@ the run, as each line of its file is.
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from cdc_assets.connectors.engine.feed import Chunk, EngineFeed
 from cdc_assets.connectors.engine.signalled_run import append_lines, holds_signals, signal_line
-from cdc_assets.core.signal import Delivery, SignalChannel
+from cdc_assets.core.signal import Delivery, Signal, SignalChannel
 from cdc_assets.errors import CdcError, InvalidValueError
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class ForwardedSignals:
         path: the connector's signal file.
         every_s: seconds between two checks.
         patience_s: how long the run is not idle for signals that the connector has not read.
+        on_handed: called with the signals that were written to it.
     """
 
     def __init__(
@@ -49,8 +51,9 @@ class ForwardedSignals:
         path: Path,
         every_s: float = _EVERY_S,
         patience_s: float = _GRACE_S,
+        on_handed: Callable[[Sequence[Signal]], None] = lambda _: None,
     ) -> None:
-        self._feed, self._channel, self._path = feed, channel, path
+        self._feed, self._channel, self._path, self._on_handed = feed, channel, path, on_handed
         self._every_s, self._patience_s = every_s, patience_s
         self._checked_at: float | None = None
         self._written = 0.0
@@ -109,6 +112,7 @@ class ForwardedSignals:
                 log.warning("Signal %r is ignored: %s", signal.id, error)
         if append_lines(self._path, lines, alone=True):
             self._delivery, self._written = found, time.monotonic()
+            self._on_handed(found.signals)
 
     def committed(self, number: int) -> None:
         """All chunks to this one are in the lake."""

@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from cdc_assets.connectors.engine.feed import FORGOTTEN
+from cdc_assets.connectors.engine.table_lists import folded as folded_lists
 from cdc_assets.core.ran_on import count_of
 from cdc_assets.core.steps import step
 from cdc_assets.errors import InvariantError
@@ -54,9 +55,10 @@ class Batch:
         gap: the places of the log between which changes are lost, because the connector started over with this batch.
         anew: whether it holds rows of the connector's initial snapshot, all of its tables, or follows one that found these empty.
         nulled: number of values in it that are null because the connector could not convert them, by column.
-        lists: with `anew`, of which tables the connector has read the rows (`EngineConfig.lists`); None if it reads none by its mode.
+        lists: with `anew`, of which tables the connector has read the rows (`EngineConfig.read_lists`); None if it reads none by its mode.
             Without, those that it has now; None if they are the ones recorded last.
-        read: tables that a snapshot on request has read, by topic or as the connector names them; not recorded without `lists`.
+        read: tables that snapshots on request have read whole, by topic or as the connector names them; with `lists`, also those that were
+            read before and not left out since. Not recorded while the state has no lists.
     """
 
     batch_id: int
@@ -114,7 +116,7 @@ class BatchState:
         nulled: number of values that are null because the connector could not convert them, by column.
         marks: what each topic table's directory held after its last batch.
         lists: those of the newest batch that began anew; None if it has none, or is older than their record.
-        later_lists: those recorded since, oldest first.
+        later_lists: those recorded since, oldest first; of all these as few as say the same (`table_lists`).
         read_at: of the tables that snapshots on request have read since, how many of `later_lists` there were at the last one.
         unheard_since: when the first run began in which the connector was not heard; None if the last one has heard it.
     """
@@ -241,9 +243,6 @@ def _after(state: BatchState, row: Row) -> BatchState:
         case "planned":
             batch = decode(Batch, detail["batch"])
             start = replace(state, place=None, boundary=None) if batch.anew else state  # those were of a former log
-            later_lists = (
-                () if batch.anew else (*state.later_lists, *([batch.lists] if batch.lists is not None else []))
-            )
             moved = {json.dumps(partition, sort_keys=True): offset for partition, offset in batch.offsets}
             return replace(
                 state,
@@ -255,9 +254,7 @@ def _after(state: BatchState, row: Row) -> BatchState:
                 placed=state.placed if batch.place is None else batch.batch_id,
                 boundary=(batch.boundary[0], batch.boundary[1]) if batch.boundary else start.boundary,
                 nulled=_more(state.nulled, batch.nulled),
-                lists=batch.lists if batch.anew else state.lists,
-                later_lists=later_lists,
-                read_at={} if batch.anew else {**state.read_at, **dict.fromkeys(batch.read, len(later_lists))},
+                **_listed(state, batch),
                 gaps=(*state.gaps, Gap(batch.gap[0], batch.gap[1], batch.batch_id)) if batch.gap else state.gaps,
             )
         case "complete" if state.pending is not None:
@@ -273,6 +270,17 @@ def _after(state: BatchState, row: Row) -> BatchState:
         case "stopped":
             return replace(state, stopped=detail["stopped"])
     return state
+
+
+def _listed(state: BatchState, batch: Batch) -> Mapping[str, Any]:
+    """What is recorded of lists and reads after a batch."""
+    if batch.anew:
+        return {"lists": batch.lists, "later_lists": (), "read_at": {}}
+    if batch.lists is None or state.lists is None:
+        return {"read_at": {**state.read_at, **dict.fromkeys(batch.read, len(state.later_lists))}}
+    lists = (state.lists, *state.later_lists, batch.lists)
+    (first, *later), read_at = folded_lists(lists, {**state.read_at, **dict.fromkeys(batch.read, len(lists) - 1)})
+    return {"lists": first, "later_lists": tuple(later), "read_at": read_at}
 
 
 def _more(known: Mapping[str, int], nulled: Mapping[str, int]) -> Mapping[str, int]:

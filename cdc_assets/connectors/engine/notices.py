@@ -12,6 +12,8 @@ from typing import Any, Final
 from cdc_assets.connectors.engine.feed import Chunk
 
 STARTED: Final = "STARTED"
+INCREMENTAL: Final = "Incremental Snapshot"
+"""What notifications of incremental snapshots are about."""
 ENDS: Final = ("COMPLETED", "ABORTED", "SKIPPED")
 _READ: Final = ("SUCCEEDED", "EMPTY")
 _REASONS: Final = {
@@ -22,7 +24,7 @@ _REASONS: Final = {
 
 
 def notifications(chunk: Chunk, topic: str) -> Iterator[Mapping[str, Any]]:
-    """The notifications in a chunk, in order."""
+    """The notifications in a chunk, in order; of another topic its values."""
     for lines in chunk.lines if topic else ():
         if lines.topic != topic:
             continue
@@ -64,7 +66,7 @@ class SnapshotNotices:
         if kind == "TABLE_SCAN_COMPLETED":
             self._read += 1
             return self._unread(notification, more)
-        if notification.get("aggregate_type") == "Incremental Snapshot":
+        if notification.get("aggregate_type") == INCREMENTAL:
             return ""
         if kind == STARTED:
             self._read = 0

@@ -11,21 +11,23 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
 import pyarrow as pa
 
-from cdc_assets.config.engine import EngineConfig
+from cdc_assets.config.engine import READ_LIST, EngineConfig
 from cdc_assets.connectors.engine.batch_step import batch_commits
 from cdc_assets.connectors.engine.feed import Chunk, EngineFeed, EngineStart, Habits
 from cdc_assets.connectors.engine.history import History
 from cdc_assets.connectors.engine.ledger import Batch, BatchLedger, Gap
 from cdc_assets.connectors.engine.losses import BatchAudit
-from cdc_assets.connectors.engine.notices import SnapshotNotices, notifications, scanned
+from cdc_assets.connectors.engine.notices import SnapshotNotices, notifications
 from cdc_assets.connectors.engine.positions import Repetitions
+from cdc_assets.connectors.engine.requested_reads import RequestedReads
+from cdc_assets.connectors.engine.row_reads import still_read
 from cdc_assets.connectors.engine.signal_targets import identifier, listed
 from cdc_assets.connectors.engine.source import LogPoint, point_of_offset, recorded_point
 from cdc_assets.connectors.engine.staging import Staging, history_directory
@@ -33,6 +35,7 @@ from cdc_assets.connectors.engine.stops import still_stopped, stream_of
 from cdc_assets.connectors.engine.topics import notification_topic, routes, table_of, topics_of_tables
 from cdc_assets.connectors.engine.upkeep import BatchUpkeep
 from cdc_assets.core.interruption import check
+from cdc_assets.core.signal import Signal
 from cdc_assets.lake.known import refuse_if_known, remember_record
 from cdc_assets.lake.owners import refuse_beside
 from cdc_assets.lake.step import Step, carry_out
@@ -110,10 +113,13 @@ class EngineRun:
         self._notices = SnapshotNotices(self._captured)
         self._unread: list[str] = []
         self._nulled: Counter[str] = Counter()
-        self._scanned: set[str] = set()
+        self._requests = RequestedReads(config, (), ())
 
-    def run(self) -> EngineSummary:
+    def run(self, handed: Sequence[Signal] = ()) -> EngineSummary:
         """Finish the planned batch, then commit what the connector sends until it is idle.
+
+        Args:
+            handed: signals that its start hands to the connector; may grow.
 
         Raises:
             EngineError: the connector or its process has ended by itself.
@@ -139,6 +145,7 @@ class EngineRun:
             self._repetitions = Repetitions(state.place, [offset for _, offset in state.pairs()], state.boundary)
         self._begun_at = recorded_point(state)
         self._resumed_after = str(self._begun_at or "the last batch") if state.offsets else None
+        self._requests = RequestedReads(self._config, handed, state.pairs())
         feed = self._start(state.pairs(), self._history.read())
         try:
             ended = self._follow(feed)
@@ -203,8 +210,8 @@ class EngineRun:
         return f"Captured are: {listed(sorted(identifier(self._config, table_of(name, self._config)) for name in topics))}. "
 
     def _listen(self, chunk: Chunk) -> None:
+        self._requests.take(chunk)
         for notification in notifications(chunk, notification_topic(self._config)):
-            self._scanned.update(scanned(notification))
             if trouble := self._notices.take(notification):
                 log.error("%s", trouble)
                 self._unread.append(trouble)
@@ -255,7 +262,7 @@ class EngineRun:
             raise
         begun = time.monotonic()
         self._nulled.clear()
-        self._scanned.clear()
+        self._requests.read.clear()
         self._carry_out(batch, is_recorded=False)
         self._commit_s = time.monotonic() - begun
         feed.committed(staging.chunk)
@@ -278,14 +285,18 @@ class EngineRun:
     def _with_reads(self, batch: Batch) -> Batch:
         """The batch with what shows of which tables the rows were read: ends of scans; without notifications of these, rows."""
         if batch.anew:
-            return replace(batch, lists=self._config.lists if self._config.reads_rows else None)
-        if self._ledger.state.lists is None:
+            return replace(batch, lists=self._config.read_lists if self._config.reads_rows else None)
+        state = self._ledger.state
+        if state.lists is None:
             return batch
         files = {} if notification_topic(self._config) else batch.files
-        read = [name for name, own in files.items() if any(file.operations.get("r") for file in own)]
-        last = (self._ledger.state.lists, *self._ledger.state.later_lists)[-1]
+        read = {name.partition("@")[0] for name, own in files.items() if any(file.operations.get("r") for file in own)}
+        known = [state.lists, *state.later_lists]
+        last = {name: text for name, text in known[-1].items() if name != READ_LIST}
         lists = None if last == self._config.lists else self._config.lists
-        return replace(batch, lists=lists, read=sorted({name.partition("@")[0] for name in read} | self._scanned))
+        kept = [] if lists is None else still_read(self._config, [*known, lists], state.read_at)
+        found = {*filter(self._requests.is_whole, read), *self._requests.read, *kept}
+        return replace(batch, lists=lists, read=sorted(found))
 
     def _carry_out(self, batch: Batch, *, is_recorded: bool) -> None:
         commits = batch_commits(self._tables, batch, history_directory(self._config.topic_prefix))

@@ -16,6 +16,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,17 @@ def signal_line(signal: Signal) -> str:
     except (ValueError, RecursionError):
         raise InvalidValueError("data", shortened(str(signal.data)), "JSON", "send the signal again") from None
     return json.dumps({"id": signal.id, "type": signal.type, "data": data})
+
+
+def signals_in(path: Path) -> list[Signal]:
+    """Signals that wait in a connector's signal file."""
+    found = list[Signal]()
+    with suppress(OSError, UnicodeDecodeError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
+                given = json.loads(line)
+                found.append(Signal(str(given["id"]), str(given["type"]), json.dumps(given.get("data"))))
+    return found
 
 
 def append_lines(path: Path, lines: Sequence[str], *, alone: bool = False) -> bool:

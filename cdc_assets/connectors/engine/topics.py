@@ -39,6 +39,12 @@ def notification_topic(config: EngineConfig) -> str:
     return config.properties.get("notification.sink.topic.name", "") if "sink" in map(str.strip, channels) else ""
 
 
+def signal_topic(config: EngineConfig) -> str:
+    """Where rows of the connector's signal table go, if it reads that; empty if it has none."""
+    parts = config.properties.get("signal.data.collection", "").strip().split(".")
+    return config.delimiter.join([config.topic_prefix, *parts[-2:]]) if all(parts) else ""
+
+
 def with_notifications(config: EngineConfig) -> EngineConfig:
     """The settings with notifications in a topic of the lake, unless something else is said."""
     own = {"notification.enabled.channels": "sink", "notification.sink.topic.name": _own_notifications(config)}

@@ -141,18 +141,19 @@ class BatchReport:
         """Report all batches of a run that fails. A selected `snapshot` is only observed: not all that was to be read is there."""
         self._report(self._catalog.keys("snapshot").keys() & self._events.selected)
 
-    def results(self, *, all_selected: bool = False) -> Results:
+    def results(self, *, all_selected: bool = False, unread: Container[dg.AssetKey] = ()) -> Results:
         """The last report of the run.
 
         Args:
             all_selected: whether selected assets are reported too of which nothing was read.
+            unread: those whose rows the connector was not to read.
         """
         if all_selected:
             catalog, known = self._catalog, {key for key, _, _ in self._sums}
             written = {catalog.system_key(name): directory for name, directory in catalog.system.items()}
             written |= {key: catalog.topic(table) for role in _ROLES for key, table in catalog.keys(role).items()}
             for key, directory in written.items():
-                if key in self._events.selected - known:
+                if key in self._events.selected - known and key not in unread:
                     self._sum(key, directory)
         for key, committed, observed in self._drain():
             yield from self._events.result(key, committed, observed=observed)

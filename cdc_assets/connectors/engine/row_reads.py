@@ -1,0 +1,56 @@
+"""Which tables of a connector lack rows, by its recorded lists of tables and reads (`table_lists`)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from cdc_assets.config.engine import READ_LIST, EngineConfig
+from cdc_assets.connectors.engine.filters import passing
+from cdc_assets.connectors.engine.signal_targets import identifier
+from cdc_assets.connectors.engine.table_lists import Lists
+from cdc_assets.connectors.engine.topics import topic_of
+from cdc_assets.core.identifiers import TableId
+from cdc_assets.errors import ConfigurationError
+
+
+def lacking(config: EngineConfig, lists: Sequence[Lists], read_at: Mapping[str, int]) -> Callable[[TableId], bool]:
+    """Whether a table was left out by lists, and not read since. Lists that are not understood are as if they let all through.
+
+    Args:
+        lists: oldest first.
+        read_at: place of the newest list at the time of the last read, by the table's topic or as the connector names it.
+    """
+    were = list[Callable[[TableId], bool]]()
+    for one in lists:
+        try:
+            were.append(passing(config, one))
+        except ConfigurationError:
+            were.append(lambda _: True)
+
+    def lacks(table: TableId) -> bool:
+        left_out = max((place for place, passes in enumerate(were) if not passes(table)), default=-1)
+        return left_out > max(read_at.get(name, -1) for name in (topic_of(table, config), identifier(config, table)))
+
+    return lacks
+
+
+def left_out(config: EngineConfig) -> Callable[[TableId], bool]:
+    """Whether the settings leave a table's rows out of the connector's own snapshot."""
+    return lacking(config, [{READ_LIST: config.properties.get(READ_LIST, "")}], {})
+
+
+def still_read(config: EngineConfig, lists: Sequence[Lists], read_at: Mapping[str, int]) -> list[str]:
+    """Names, as the connector has them, of tables that were read and not left out since."""
+    lacks = lacking(config, lists, read_at)
+    found = {name: _table(config, name) for name in read_at}
+    try:
+        return [name for name, table in found.items() if table is not None and not lacks(table)]
+    except ConfigurationError:  # an expression takes too long
+        return []
+
+
+def _table(config: EngineConfig, name: str) -> TableId | None:
+    """The table that a connector names so; None if the name does not show it."""
+    parts = name.split(".")
+    if config.kind in ("mysql", "mariadb", "postgresql"):
+        first = (parts[0], "") if config.kind != "postgresql" else ("", parts[0])
+        return TableId(*first, parts[1]) if len(parts) == 2 else None
+    return TableId(*parts) if len(parts) == 3 else None

@@ -1,0 +1,101 @@
+"""Snapshots on request: which tables they have read whole."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.connectors.engine.feed import Chunk, Lines
+from cdc_assets.connectors.engine.requested_reads import RequestedReads
+from cdc_assets.connectors.engine.signalled_run import signals_in
+from cdc_assets.core.signal import Signal
+from cdc_assets_tests.unit.connectors.engine.batches import config_for
+
+NOTES, SIGNALS = "shop.notifications", "shop.db.signals"
+CONFIG = replace(
+    config_for(Path("lake")),
+    properties={
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        "signal.data.collection": "db.signals",
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": NOTES,
+    },
+)
+CHOSEN = {"additional-conditions": [{"data-collection": r"db\.a", "filter": "id > 1"}]}
+
+
+def asked(kind: str, *names: str, **more: Any) -> Signal:
+    return Signal("s", "execute-snapshot", json.dumps({"type": kind, "data-collections": names, **more}))
+
+
+def lines(topic: str, *values: Mapping[str, Any]) -> Lines:
+    data = "".join(json.dumps({"value": value}) + "\n" for value in values).encode()
+    return Lines(topic, 1, None, None, len(values), 1000, data)
+
+
+def scan(table: str, kind: str = "Blocking Snapshot") -> Lines:
+    more = {"scanned_collection": table, "status": "SUCCEEDED"}
+    return lines(NOTES, {"aggregate_type": kind, "type": "TABLE_SCAN_COMPLETED", "additional_data": more})
+
+
+def chunk(*found: Lines, **offset: str) -> Chunk:
+    return Chunk(1, found, 1, [({}, offset)])
+
+
+def read(handed: list[Signal], *chunks: Chunk) -> list[str]:
+    reads = RequestedReads(CONFIG, handed, ())
+    for one in chunks:
+        reads.take(one)
+    return sorted(reads.read)
+
+
+def row(signal: Signal, operation: str = "c") -> Lines:
+    return lines(SIGNALS, {"op": operation, "after": {"a": signal.id, "b": signal.type, "c": signal.data}})
+
+
+INCREMENTAL = "Incremental Snapshot"
+
+
+@pytest.mark.parametrize("way", ["handed", "row"])
+def test_a_table_of_which_a_condition_chooses_the_rows_is_not_read(way: str) -> None:
+    signal = asked("blocking", r"db\.a", r"db\.b", **CHOSEN)
+    handed, rows = ([signal], []) if way == "handed" else ([], [row(signal)])
+    assert read(handed, chunk(*rows), chunk(scan("db.a"), scan("db.b"), scan("db.c"))) == ["db.b"]
+    older = asked("blocking", "db.a", **{"additional-condition": "id > 1"})
+    assert read([older], chunk(scan("db.a"))) == []
+    assert read([asked("blocking", "db.a"), older], chunk(scan("db.a"), scan("db.a"))) == []
+    assert read([], chunk(row(asked("blocking", "db.a"), "r")), chunk(scan("db.a"))) == []
+
+
+def test_reports_are_of_requests_of_their_kind_in_turn() -> None:
+    both = [asked("incremental", "db.a", **CHOSEN), asked("blocking", "db.a")]
+    assert read(both, chunk(scan("db.a", INCREMENTAL))) == []
+    assert read(both, chunk(scan("db.a"))) == ["db.a"]
+    later = [asked("incremental", "db.a", **CHOSEN), asked("incremental", "db.a")]
+    assert read(later, chunk(scan("db.a", INCREMENTAL))) == []
+    assert read(later, chunk(scan("db.a", INCREMENTAL)), chunk(scan("db.a", INCREMENTAL))) == ["db.a"]
+
+
+@pytest.mark.parametrize(("condition", "found"), [(None, ["db.a"]), ("id > 1", [])])
+def test_an_offset_shows_incremental_snapshots_that_a_former_run_or_another_channel_has_begun(
+    condition: str | None, found: list[str]
+) -> None:
+    name = "incremental_snapshot_collections"
+    text = json.dumps([{f"{name}_id": "db.a", f"{name}_additional_condition": condition}])
+    assert read([], chunk(**{name: text}), chunk(scan("db.a", INCREMENTAL))) == found
+    reads = RequestedReads(CONFIG, [], [({}, {name: text})])
+    reads.take(chunk(scan("db.a", INCREMENTAL)))
+    assert sorted(reads.read) == found
+    assert RequestedReads(CONFIG, [], [({}, {name: text})]).is_whole("shop.db.a") == bool(found)
+    assert read([], chunk(**{name: "another form"}), chunk(scan("db.a"))) == []
+
+
+def test_signals_that_wait_in_a_file_are_known(tmp_path: Path) -> None:
+    file = tmp_path / "signals.jsonl"
+    assert signals_in(file) == []
+    data = {"type": "blocking", "data-collections": ["db.a"]}
+    file.write_text(json.dumps({"id": "s", "type": "execute-snapshot", "data": data}) + "\nno JSON\n[]\n")
+    assert read(signals_in(file), chunk(scan("db.a"))) == ["db.a"]
