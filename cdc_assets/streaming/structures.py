@@ -15,6 +15,9 @@ window.
 *A dropped column.* A snapshot records what it reads, so without columns that were dropped before it, whether or not the capture job has
 come to the statement. Rows that were logged before it hold their values; so the structure with them is recorded again in front of these.
 
+*Settings that leave out or mask other columns* change no structure, but what events tell. With the first rows that become events by
+them the structure is recorded again, with what they hide, so that mirrors learn which rows no event tells (`mirror.altered`).
+
 *An instance that is dropped* after the window was planned can no longer be read. Its table keeps its position too, unless
 the window was committed to it already, and before the next window is planned the table ends, or has a gap (`gaps`).
 
@@ -26,7 +29,7 @@ could not be read the first time, or was altered in between.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -95,6 +98,7 @@ class WindowStructures:
         entries: dict[tuple[TableId, str], HistoryEntry] = {}
         recorded: dict[TableId, HistoryEntry] = {}
         new: list[HistoryEntry] = []
+        shown: list[HistoryEntry] = []
         failed: dict[TableId, str] = {}
         moved: set[TableId] = set()
         uncounted: set[TableRead] = set()
@@ -130,6 +134,8 @@ class WindowStructures:
                     failed[read.table] = describe_error(error)
                 continue
             if entry is known and not (closed and _lacks_columns(known, instance)):
+                if not closed and (other := self._shown_otherwise(read, entry)) is not None:
+                    shown.append(other)
                 continue
             # structures of this number are recorded already, and a second record would be another one
             if closed:
@@ -143,7 +149,7 @@ class WindowStructures:
             for found in instances.values()
             for instance in found
         }
-        return Structures(entries, tuple(new), failed, altered, frozenset(moved), frozenset(uncounted))
+        return Structures(entries, (*new, *shown), failed, altered, frozenset(moved), frozenset(uncounted))
 
     def _is_usable(self, entry: HistoryEntry) -> bool:
         """Whether rows of a structure can be counted again; their topic is not touched, for it may be gone."""
@@ -186,7 +192,22 @@ class WindowStructures:
             at=self._ledger.clock.now(),
             made=instance.created,
             change_table_id=instance.change_table_id,
+            hidden=self._lake.hidden(schema, instance.columns),
         )
+
+    def _shown_otherwise(self, read: TableRead, known: HistoryEntry) -> HistoryEntry | None:
+        """The same structure, from now on, if the settings have other columns left out or masked than when it was recorded.
+
+        A reading records that itself; one that did not was made by the former settings, and so comes before it.
+        """
+        latest, state = self._lake.history.latest(read.table), self._ledger.state.tables[read.table]
+        last = known if latest is None or latest.identity != known.identity else latest
+        hidden = self._lake.hidden(last.schema, last.captured)
+        if hidden == (last.hidden or ()):
+            return None
+        reached = max(read.after, last.lsn, state.snapshot_lsn or read.after)
+        now = self._ledger.clock.now()
+        return replace(last, kind="ALTER", lsn=reached.next(), at=now, snapshot=None, last=False, hidden=hidden)
 
     def _is_compared(self, instance: CaptureInstance) -> bool:
         return self._compared.get((instance.table, instance.name)) == instance.altered
