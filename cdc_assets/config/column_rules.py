@@ -31,7 +31,7 @@ def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> Col
 
 
 def rule_text(rule: ColumnRule) -> str:
-    """What a rule makes of values, to be recorded: whoever finds another text knows that values are shown otherwise.
+    """What a rule makes of values, to be recorded: with another text values are shown otherwise.
 
     Masks of any length show nothing. Of a salt there is only what does not betray it, as it is in the values themselves.
     """

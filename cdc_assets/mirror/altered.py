@@ -82,21 +82,20 @@ def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> lis
         texts = [] if key in (None, names) else [f"its key became {', '.join(entry.schema.key) or 'none'}"]
         columns = {column.name: column for column in entry.columns() if not column.computed}
         captured = entry.captured or ()
+        # rules that columns had until now, where others apply from here on
         hides = hidden if entry.hidden is None else dict(entry.hidden)
         shown = {name: rule for name in columns if (rule := hidden.get(name, "")) != hides.get(name, "")}
         hidden = {**hidden, **dict.fromkeys(columns, ""), **hides}
         dropped |= {
             (name, known[name].ordinal) for name in captured if name in known and entry.schema.column(name) is None
         }
-        lasting = [
-            name
-            for name, column in columns.items()
-            if (name, column.ordinal) not in dropped and hidden[name] != EXCLUDED
-        ]
+        gone = {name for name, column in columns.items() if (name, column.ordinal) in dropped}
+        lasting = [name for name in columns if name not in gone and hidden[name] != EXCLUDED]
         identity = tuple(name for name in lasting if not columns[name].is_large) or tuple(lasting)
         if key == names == frozenset() and not has_message_key:
             texts += [f"column {name} came to a table without a key" for name in identity if name not in last]
             texts += [f"column {name} {_left(name in lasting)}" for name in last if name not in identity]
+            # of a masked column events name rows by the masks
             texts += [
                 f"column {name} of a table without a key is {_hidden(hidden[name])}"
                 for name in identity
@@ -110,11 +109,8 @@ def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> lis
             elif former is not None and not is_exact(former, column):
                 texts.append(f"column {column.name} became {_declared(column)} from {_declared(former)}")
             known[column.name] = column
-        texts += [
-            f"column {name} is no longer {_hidden(rule)} as before"
-            for name, rule in shown.items()
-            if rule and hidden[name] not in _SHOWS_NOTHING
-        ]
+        again = {name: rule for name, rule in shown.items() if rule and hidden[name] not in _SHOWS_NOTHING}
+        texts += [f"column {name} is no longer {_hidden(rule)} as before" for name, rule in again.items()]
         if texts:
             found.append((number, "; ".join(texts)))
         key = names
