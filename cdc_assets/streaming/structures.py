@@ -29,7 +29,7 @@ could not be read the first time, or was altered in between.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -42,6 +42,7 @@ from cdc_assets.ledger.state import TableRead, Window
 from cdc_assets.shared.instances import instance_of
 from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.server import Server
+from cdc_assets.shared.shown import shown_otherwise
 
 log = logging.getLogger(__name__)
 
@@ -134,8 +135,9 @@ class WindowStructures:
                     failed[read.table] = describe_error(error)
                 continue
             if entry is known and not (closed and _lacks_columns(known, instance)):
-                if not closed and (other := self._shown_otherwise(read, entry)) is not None:
-                    shown.append(other)
+                state, now = self._ledger.state.tables[read.table], self._ledger.clock.now()
+                other = None if closed else shown_otherwise(self._lake, state, entry, read.after, now)
+                shown += [] if other is None else [other]
                 continue
             # structures of this number are recorded already, and a second record would be another one
             if closed:
@@ -194,20 +196,6 @@ class WindowStructures:
             change_table_id=instance.change_table_id,
             hidden=self._lake.hidden(schema, instance.columns),
         )
-
-    def _shown_otherwise(self, read: TableRead, known: HistoryEntry) -> HistoryEntry | None:
-        """The same structure, from now on, if the settings have other columns left out or masked than when it was recorded.
-
-        A reading records that itself; one that did not was made by the former settings, and so comes before it.
-        """
-        latest, state = self._lake.history.latest(read.table), self._ledger.state.tables[read.table]
-        last = known if latest is None or latest.identity != known.identity else latest
-        hidden = self._lake.hidden(last.schema, last.captured)
-        if hidden == (last.hidden or ()):
-            return None
-        reached = max(read.after, last.lsn, state.snapshot_lsn or read.after)
-        now = self._ledger.clock.now()
-        return replace(last, kind="ALTER", lsn=reached.next(), at=now, snapshot=None, last=False, hidden=hidden)
 
     def _is_compared(self, instance: CaptureInstance) -> bool:
         return self._compared.get((instance.table, instance.name)) == instance.altered

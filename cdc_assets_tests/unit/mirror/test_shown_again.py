@@ -20,6 +20,7 @@ from cdc_assets.errors import MirrorError
 from cdc_assets.history.records import HistoryEntry, parse_structure
 from cdc_assets.mirror.altered import changes
 from cdc_assets.mirror.needs import NeedsOfMirrors
+from cdc_assets.signals.requests import ask, compose
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered, started
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -52,6 +53,7 @@ def change(world: World, number: int) -> None:
     world.capture()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("looks", ["always", "late", "anew"])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_column_that_is_shown_again_is_waited_for(server: StandIn, tmp_path: Path, rule: str, looks: str) -> None:
@@ -145,6 +147,7 @@ def test_a_column_that_was_never_shown_before(server: StandIn, tmp_path: Path) -
     assert sorted((row["id"], row["v"]) for row in world.rows()) == sorted(world.execute("SELECT id, v FROM dbo.t"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["history-written", "files-written", "table-committed"])
 @pytest.mark.parametrize("number", [2, 3])
 def test_settings_that_change_while_a_window_is_in_flight(
@@ -165,6 +168,29 @@ def test_settings_that_change_while_a_window_is_in_flight(
     assert "column v is no longer left out of events" in str(world.follow())
     world.read_again()
     change(world, 10)
+    assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server("id, v, w"))
+
+
+def test_rows_that_only_an_incremental_snapshot_has_read_by_the_rule(server: StandIn, tmp_path: Path) -> None:
+    world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
+    world.execute("CREATE TABLE dbo.signals (id varchar(64), type varchar(64), data varchar(max))")
+    world.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'signals', @role_name = NULL")
+    signals = replace(world.config.signals, collections=(TableId(DATABASE, "dbo", "signals"),))
+    world.config = replace(world.config, signals=signals)
+    world.capture()
+    set_rule(world, **RULES["mask"])
+    ask(world.config, compose("some", "execute-snapshot", [rf"{DATABASE}\.dbo\.t"]))
+    server.agent.start()
+    for _ in range(3):
+        world.capture()
+    world.follow()
+    assert [row["v"] for row in world.rows()] == ["***"]
+    set_rule(world)
+    world.capture()
+    assert "column v is no longer masked in events" in str(world.follow())
+    world.read_again()
+    change(world, 2)
     assert world.follow() is None
     assert ordered(world.rows()) == ordered(world.on_server("id, v, w"))
 
