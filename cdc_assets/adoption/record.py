@@ -96,6 +96,7 @@ def _structures(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) 
             now,
             made=instance.created,
             change_table_id=instance.change_table_id,
+            hidden=lake.hidden(schema, instance.columns),
         )
 
 

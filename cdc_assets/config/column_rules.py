@@ -3,6 +3,7 @@
 All patterns are anchored and ignore letter case.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -27,6 +28,18 @@ def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> Col
     names = (f"{table.within_database}.{column.name}", f"{table}.{column.name}")
     ranked = sorted(rules, key=lambda rule: _RANK.index(rule.kind))
     return next((rule for rule in ranked if Names(PROPERTY_OF_RULE[rule.kind], rule.columns).match(*names)), None)
+
+
+def rule_text(rule: ColumnRule) -> str:
+    """What a rule makes of values, to be recorded: with another text values are shown otherwise.
+
+    Masks of any length show nothing. Of a salt there is only what does not betray it, as it is in the values themselves.
+    """
+    if rule.kind == "mask":
+        return rule.kind
+    if rule.kind == "truncate":
+        return f"{rule.kind} {rule.length}"
+    return f"{rule.kind} {hashlib.sha256(f'{rule.algorithm} {rule.salt}'.encode()).hexdigest()[:8]}"
 
 
 def hides(table: TableId, column: str, settings: EventSettings) -> bool:

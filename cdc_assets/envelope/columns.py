@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from cdc_assets.config.column_rules import rule_for
+from cdc_assets.config.column_rules import rule_for, rule_text
 from cdc_assets.config.filters import ColumnFilter
 from cdc_assets.config.settings import ColumnRule, EventSettings
 from cdc_assets.core.identifiers import TableId
@@ -37,6 +37,7 @@ class EventColumn:
         shape: mask, hash or truncation after the conversion.
         required: event value, one row, in place of a NULL that a NOT NULL column cannot have.
         placeholder: event value, one row, for a value that the log does not contain; None if it always does.
+        rule: what `shape` makes of values (`rule_text`); empty without one.
     """
 
     mapped: MappedColumn
@@ -47,6 +48,7 @@ class EventColumn:
     shape: Shape | None = None
     required: pa.Array | None = None
     placeholder: pa.Array | None = None
+    rule: str = ""
 
     @property
     def name(self) -> str:
@@ -107,6 +109,7 @@ def _event_column(
     connect = _with_default(mapped.connect, default)
     rule = rule_for(table, column, settings.column_rules)
     name = adjusted(column.name, settings.field_name_adjustment)
+    shape = None if rule is None else shape_of(column, rule)
     required = None
     if not connect.optional:
         required = default if default is not None else mapped.convert(fallback_value(column))
@@ -116,9 +119,10 @@ def _event_column(
         connect.to_field(name),
         bit,
         in_value,
-        None if rule is None else shape_of(column, rule),
+        shape,
         required,
         _placeholder(mapped, settings) if mapped.large else None,
+        "" if rule is None or shape is None else rule_text(rule),
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from cdc_assets.config.column_rules import rule_for
+from cdc_assets.config.column_rules import restricts, rule_for
 from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId, quote
 from cdc_assets.core.schema import TableSchema
@@ -25,11 +25,15 @@ from cdc_assets.envelope.blocks import envelope_type
 from cdc_assets.envelope.columns import EventColumn, event_columns, map_columns
 from cdc_assets.envelope.naming import schema_name, topic_name
 from cdc_assets.envelope.rules import message_key, missing_key_columns
+from cdc_assets.errors import ConfigurationError
 from cdc_assets.typemap.connect import struct
 from cdc_assets.typemap.exact import coarse_by, exact_setting
 from cdc_assets.typemap.mapping import MappedColumn
 from cdc_assets.typemap.shaping import MASKED
 
+Hidden = tuple[tuple[str, str], ...]
+"""Columns that values do not show as they are, with what becomes of them: `EXCLUDED`, or the text of a rule."""
+EXCLUDED = "exclude"
 POSITION = pa.field("position", pa.string())
 HEADERS = pa.field("headers", pa.map_(pa.string(), pa.string()))
 WINDOW = pa.field("window_id", pa.int64())
@@ -62,6 +66,7 @@ class EventPlan:
         settings: settings from which the plan was made.
         connector: identity of the writer.
         warnings: messages for the operator, logged when the structure is recorded.
+        hidden: without columns that identify rows, whose values keys hold as they are.
     """
 
     table: TableId
@@ -72,6 +77,7 @@ class EventPlan:
     settings: EventSettings
     connector: ConnectorIdentity
     warnings: tuple[str, ...] = ()
+    hidden: Hidden = ()
 
     def select_list(self, alias: str) -> str:
         """T-SQL expressions of the data columns in order, in forms that the bulk reader reads exactly."""
@@ -114,7 +120,20 @@ def plan_events(
     columns = event_columns(schema.table, mapped, bits, key, settings, warnings)
     topic = topic_name(schema.table, settings)
     layout = _topic_schema(topic, columns, key, settings)
-    return EventPlan(schema.table, topic, columns, key, layout, settings, connector, tuple(warnings))
+    shown = {column.name: column.rule for column in columns if column.in_value}
+    rules = {name: shown.get(name, EXCLUDED) for name in mapped if name not in (schema.key or key)}
+    hidden = tuple((name, rule) for name, rule in rules.items() if rule)
+    return EventPlan(schema.table, topic, columns, key, layout, settings, connector, tuple(warnings), hidden)
+
+
+def hidden_columns(schema: TableSchema, captured: Sequence[str] | None, settings: EventSettings) -> Hidden:
+    """See `EventPlan.hidden`; nothing if no plan can be made, so no events."""
+    if not restricts(settings):
+        return ()
+    try:
+        return plan_events(schema, captured, settings, connector=ConnectorIdentity()).hidden
+    except ConfigurationError:
+        return ()
 
 
 def _unknown(schema: TableSchema, bits: Mapping[str, int]) -> list[str]:

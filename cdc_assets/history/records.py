@@ -39,6 +39,7 @@ class HistoryEntry:
         last: whether it is the last schema record of a snapshot without data (marker `last`).
         made: creation time of the instance, server time without zone; None without one.
         change_table_id: object id of its change table; None the same.
+        hidden: columns that events from `lsn` on do not show as they are (`EventPlan.hidden`); None if it was not recorded.
     """
 
     kind: ChangeType
@@ -51,6 +52,7 @@ class HistoryEntry:
     last: bool = False
     made: datetime | None = None
     change_table_id: int | None = None
+    hidden: tuple[tuple[str, str], ...] | None = None
 
     @property
     def identity(self) -> InstanceId | None:
@@ -81,10 +83,12 @@ class HistoryEntry:
         return self.captured == other.captured and self.same_form(other)
 
     def is_news(self, previous: "HistoryEntry | None") -> bool:
-        """Whether readers of the public topic learn anything from it; not if only the capture instance is another one."""
-        if self.kind != "ALTER" or previous is None or previous.identity == self.identity:
+        """Whether readers of the public topic learn anything from it; not if only the capture instance is another one, or what
+        settings hide."""
+        if self.kind != "ALTER" or previous is None:
             return True
-        return not self.same_form(previous)
+        is_given = (previous.identity, previous.hidden) == (self.identity, self.hidden)
+        return is_given or not self.same_form(previous)
 
 
 def debezium_record(entry: HistoryEntry, prefix: str) -> dict[str, Any]:
@@ -165,13 +169,20 @@ def quoted_id(table: TableId) -> str:
 
 def structure_text(entry: HistoryEntry) -> str:
     """The complete structure as JSON text."""
+    hidden = {} if entry.hidden is None else {"hidden": dict(entry.hidden)}
     return json.dumps(
-        {"schema": entry.schema.to_data(), "captured": entry.captured}, separators=(",", ":"), ensure_ascii=False
+        {"schema": entry.schema.to_data(), "captured": entry.captured} | hidden,
+        separators=(",", ":"),
+        ensure_ascii=False,
     )
 
 
-def parse_structure(text: str) -> tuple[TableSchema, tuple[str, ...] | None]:
-    """Inverse of `structure_text`."""
+def parse_structure(text: str) -> tuple[TableSchema, tuple[str, ...] | None, tuple[tuple[str, str], ...] | None]:
+    """Inverse of `structure_text`: the structure, the captured columns, and the hidden ones, which earlier versions did not record."""
     data = json.loads(text)
-    captured = data["captured"]
-    return TableSchema.from_data(data["schema"]), None if captured is None else tuple(captured)
+    captured, hidden = data["captured"], data.get("hidden")
+    return (
+        TableSchema.from_data(data["schema"]),
+        None if captured is None else tuple(captured),
+        None if hidden is None else tuple(hidden.items()),
+    )

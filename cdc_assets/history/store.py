@@ -288,7 +288,7 @@ class SchemaHistory:
 
 def _entry(row: Mapping[str, Any]) -> HistoryEntry:
     """Inverse of `SchemaHistory._row`, except for the marker `last`, which only the snapshot that writes it knows."""
-    schema, captured = parse_structure(row["structure"])
+    schema, captured, hidden = parse_structure(row["structure"])
     created = row["instance_created"]
     return HistoryEntry(
         kind=row["type"],
@@ -300,4 +300,5 @@ def _entry(row: Mapping[str, Any]) -> HistoryEntry:
         snapshot=row["snapshot"],
         made=None if created is None else datetime.fromisoformat(created),
         change_table_id=row["change_table_id"],
+        hidden=hidden,
     )

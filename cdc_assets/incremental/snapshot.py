@@ -59,6 +59,7 @@ from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.losses import Losses
 from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.shared.progress import Progress, ProgressListener, RangesRead, TableProgress, TroubledTable
+from cdc_assets.shared.shown import shown_otherwise
 from cdc_assets.signals.notices import ends, in_progress, scanned
 from cdc_assets.signals.table import NewRows, is_readable
 from cdc_assets.signals.watch import SignalWatch
@@ -341,6 +342,7 @@ class IncrementalSnapshot:
             self._watch.record(database, dataclasses.replace(signals, reads=reads))
             if built is not None:
                 self._rounds[database].remove(built)
+                self._record_shown(reads)
 
         if built is not None:
             check_recovery_fork(self._ledger, self._server.source, database)
@@ -348,6 +350,14 @@ class IncrementalSnapshot:
         commits = chunk_commits(self._lake.tables, reads)
         step = Step(reads.window_id, commits, record, complete, is_recorded=built is None)
         carry_out(step, self._lake.tables.require_files)
+
+    def _record_shown(self, reads: RoundReads) -> None:
+        """Record what the settings hide from READs, if no change has come by them."""
+        state, now = self._ledger.state.tables[reads.entry.table], self._ledger.clock.now()
+        known = self._lake.history.of_instance(state.table, state.identity)
+        assert known is not None and state.position is not None  # noqa: S101, PT018 - its rows were read by it
+        other = shown_otherwise(self._lake, state, known, state.position, now)
+        self._lake.record(reads.window_id, [] if other is None else [other])
 
     def _advance(self, database: str, reads: RoundReads) -> None:
         """Record that READs are committed, and go on with the queue."""

@@ -10,6 +10,10 @@ integers and decimals, longer texts, texts in UTF-8 or compared in another way, 
 
 What windows read without some operations (`skipped.operations`) lacks events in the same way, up to where it ends.
 
+*Columns that settings left out of events, masked, hashed or cut for a while* are a change as well, once their values are shown: rows that did
+not change since have none, or others. The history tells from where on (`HistoryEntry.hidden`), or, while no event has come by the present settings,
+these themselves do. A column that is left out or masked leaves every value as it is, but in tables without a key, whose rows events name by it.
+
 After any other change the mirror stays right before it, in the structure of then, and says why. When the whole table was read again, it
 continues as after lost changes: one step takes everything up to that reading, so nothing is published between the change and it.
 """
@@ -18,7 +22,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cdc_assets.config.settings import EventSettings
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column, declared_type
+from cdc_assets.envelope.plan import EXCLUDED, hidden_columns
 from cdc_assets.envelope.rules import message_key
 from cdc_assets.errors import MirrorError
 from cdc_assets.history.records import HistoryEntry
@@ -36,8 +43,26 @@ _COMPARISON = re.compile("_(?:CI|CS|BIN2?)(?:_|$)")
 """What follows the family in a collation's name."""
 _MOMENTS = ("datetime2", "datetimeoffset")
 _ALWAYS = {("real", "float"), ("date", "datetime2"), ("smalldatetime", "datetime2")}
+_HIDDEN = {EXCLUDED: "left out of", "mask": "masked in", "truncate": "cut in"}
+"""What becomes of columns in events, for people; else they are hashed."""
+_SHOWS_NOTHING = (EXCLUDED, "mask")
 _DIGITS = 20
 """Characters of a bigint."""
+
+
+def with_present(entries: Sequence[HistoryEntry], settings: EventSettings, target: Target) -> list[HistoryEntry]:
+    """Structures with one more, if the settings hide other columns by now, though no event has come by them yet.
+
+    Args:
+        entries: of one life of a table that is there.
+        target: what was read up to now was read by the former settings.
+    """
+    last = entries[-1]
+    hidden = hidden_columns(last.schema, last.captured, settings)
+    if hidden == (last.hidden or ()):
+        return list(entries)
+    reached = max(str(last.lsn), target.position, target.read)
+    return [*entries, replace(last, lsn=Lsn.parse(reached).next(), hidden=hidden)]
 
 
 def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> list[tuple[int, str]]:
@@ -51,6 +76,8 @@ def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> lis
     known: dict[str, Column] = {}
     key: frozenset[str] | None = None
     last: tuple[str, ...] = ()
+    hidden: dict[str, str] = dict(next((entry.hidden for entry in entries if entry.hidden is not None), ()))
+    """What earlier versions did not record was so, too."""
     dropped = set[tuple[str, int]]()
     """Columns that an instance captures and their table has no longer: NULL ever after."""
     for number, entry in enumerate(entries):
@@ -58,14 +85,25 @@ def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> lis
         texts = [] if key in (None, names) else [f"its key became {', '.join(entry.schema.key) or 'none'}"]
         columns = {column.name: column for column in entry.columns() if not column.computed}
         captured = entry.captured or ()
+        # rules that columns had until now, where others apply from here on
+        hides = hidden if entry.hidden is None else dict(entry.hidden)
+        shown = {name: rule for name in columns if (rule := hidden.get(name, "")) != hides.get(name, "")}
+        hidden = {**hidden, **dict.fromkeys(columns, ""), **hides}
         dropped |= {
             (name, known[name].ordinal) for name in captured if name in known and entry.schema.column(name) is None
         }
-        lasting = [name for name, column in columns.items() if (name, column.ordinal) not in dropped]
+        gone = {name for name, column in columns.items() if (name, column.ordinal) in dropped}
+        lasting = [name for name in columns if name not in gone and hidden[name] != EXCLUDED]
         identity = tuple(name for name in lasting if not columns[name].is_large) or tuple(lasting)
         if key == names == frozenset() and not has_message_key:
             texts += [f"column {name} came to a table without a key" for name in identity if name not in last]
-            texts += [f"column {name} {_left(name in columns)}" for name in last if name not in identity]
+            texts += [f"column {name} {_left(name in lasting)}" for name in last if name not in identity]
+            # of a masked column events name rows by the masks
+            texts += [
+                f"column {name} of a table without a key is {_hidden(hidden[name])}"
+                for name in identity
+                if name in last and name in shown and hidden[name]
+            ]
         last = identity
         for column in columns.values():
             former = known.get(column.name)
@@ -74,6 +112,8 @@ def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> lis
             elif former is not None and not is_exact(former, column):
                 texts.append(f"column {column.name} became {_declared(column)} from {_declared(former)}")
             known[column.name] = column
+        again = {name: rule for name, rule in shown.items() if rule and hidden[name] not in _SHOWS_NOTHING}
+        texts += [f"column {name} is no longer {_hidden(rule)} as before" for name, rule in again.items()]
         if texts:
             found.append((number, "; ".join(texts)))
         key = names
@@ -83,6 +123,11 @@ def changes(entries: Sequence[HistoryEntry], message_keys: Sequence[str]) -> lis
 def _has_message_key(entry: HistoryEntry, message_keys: Sequence[str]) -> bool:
     """Whether a property says what identifies rows; if it did not always, the keys of events show that (`exact_keys`)."""
     return bool(message_key(entry.table, [column.name for column in entry.columns()], message_keys))
+
+
+def _hidden(rule: str) -> str:
+    """What a rule does (`EventPlan.hidden`)."""
+    return f"{_HIDDEN.get(rule.split()[0], 'hashed in')} events"
 
 
 def _left(is_there: bool) -> str:

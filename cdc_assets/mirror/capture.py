@@ -31,7 +31,7 @@ from cdc_assets.ledger.hindrances import RecordedHindrances
 from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.mirror.altered import followed, stops
+from cdc_assets.mirror.altered import followed, stops, with_present
 from cdc_assets.mirror.apply import Mirrors
 from cdc_assets.mirror.audit import seen_losses
 from cdc_assets.mirror.delta import MirrorTables
@@ -261,15 +261,24 @@ class CaptureMirrors:
         lost = seen_losses(self.tables, self.states, others, seconds=_AUDIT_S, turns=turns or Turns())
         return [topic for topic in tables if topic in found or topic in lost]
 
-    def found(self, wanted: Sequence[TableId] | None = None) -> tuple[list[MirroredTable], dict[str, CdcError]]:
-        """Tables with a mirror and what is known of them; and topics of which none can be made, with the reason."""
+    def found(
+        self, wanted: Sequence[TableId] | None = None, *, only_keys: bool = False
+    ) -> tuple[list[MirroredTable], dict[str, CdcError]]:
+        """Tables with a mirror and what is known of them; and topics of which none can be made, with the reason.
+
+        Args:
+            only_keys: whether it is of no account which values events show.
+        """
         state = self._manifest.read()
         entries = self._entries()
         found: list[MirroredTable] = []
         troubles: dict[str, CdcError] = {}
         for table in self._chosen(state, wanted):
             topic = topic_name(table, self._config.events)
-            one = attempted(topic, troubles, partial(self._found, table, topic, state, entries.get(table, ())))
+            known = entries.get(table, ())
+            if only_keys:
+                known = [replace(entry, hidden=None) for entry in known]
+            one = attempted(topic, troubles, partial(self._found, table, topic, state, known))
             if one is not None:
                 found.append(one)
                 troubles |= {topic: one.halt} if one.halt is not None else {}
@@ -290,6 +299,8 @@ class CaptureMirrors:
         own = _newest_life(known)
         former = [entry for entry in known if entry not in own and entry.kind != "DROP"]
 
+        if own and known[-1].kind != "DROP":
+            own = with_present(own, self._config.events, target)
         found = stops(own, self._config.events.message_key_columns, entry.skipped)
 
         def described(reached: MirrorState) -> MirroredTable:

@@ -76,7 +76,9 @@ class NeedsOfMirrors:
         Raises:
             LakeError: the lake cannot be read.
         """
-        found, troubles = CaptureMirrors(self._config, self._runner, self._clock).found([table])
+        found, troubles = CaptureMirrors(self._config, self._runner, self._clock).found(
+            [table], only_keys=not self.has(table)
+        )
         if not found:
             return str(troubles.get(topic, "it has no rows"))
         if (halt := found[0].halt) is not None:  # events after it have another key

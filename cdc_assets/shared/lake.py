@@ -7,7 +7,7 @@ from cdc_assets.config.settings import EventSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, plan_events
+from cdc_assets.envelope.plan import ConnectorIdentity, EventPlan, Hidden, hidden_columns, plan_events
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.placeholders import note_placeholder
@@ -52,6 +52,11 @@ class Lake:
             ConfigurationError: the settings do not fit the table.
         """
         return plan_events(schema, captured, self.events, connector=self._connector)
+
+    def hidden(self, schema: TableSchema, captured: Sequence[str] | None) -> Hidden:
+        """Columns that events of a structure do not show as they are, by the settings."""
+        known = self._plans.get((schema, captured))
+        return hidden_columns(schema, captured, self.events) if known is None else known[0].hidden
 
     def destination(self, entry: HistoryEntry) -> tuple[EventPlan, str]:
         """Plan of a structure's events and the directory of the topic generation that holds them.

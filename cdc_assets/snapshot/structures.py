@@ -104,6 +104,7 @@ class Structures:
                 entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
             elif position := self._resumed(table):
                 entry = dataclasses.replace(entry, lsn=position.next())
+            entry = dataclasses.replace(entry, hidden=self._lake.hidden(entry.schema, entry.captured))
             known = history.of_instance(entry.table, entry.identity)
             repeated = bool(run.signal) and table.object_id != _UNKNOWN
             if (
@@ -114,6 +115,9 @@ class Structures:
                 or known.schema.object_id != entry.schema.object_id
             ):
                 new.append(entry)
+            elif (known.hidden or ()) != entry.hidden:
+                lsn = self._shown_from(table)
+                new.append(dataclasses.replace(entry, kind="ALTER", lsn=lsn, snapshot=None))
         if new and not run.slices and new[-1].snapshot:
             new[-1] = dataclasses.replace(new[-1], last=True)
         return new
@@ -187,6 +191,14 @@ class Structures:
         be what it lacked."""
         known = self._ledger.state.tables.get(table.table)
         return known.position if known is not None and known.resumes and known.identity == table.identity else None
+
+    def _shown_from(self, table: SnapshotTable) -> Lsn:
+        """LSN from which on events are shown by the settings of now, which hide other columns than those before: what is read from its
+        position on, and not what an earlier snapshot has read."""
+        known = self._ledger.state.tables.get(table.table)
+        if known is None or not known.keeps_position or known.position is None or known.identity != table.identity:
+            return table.low
+        return min(max(known.position, known.snapshot_lsn or known.position).next(), table.low)
 
     def _joined(self, table: SnapshotTable) -> bool:
         """Whether a table without rows is added to a capture that streams; unchanged until the snapshot is complete."""

@@ -15,6 +15,9 @@ window.
 *A dropped column.* A snapshot records what it reads, so without columns that were dropped before it, whether or not the capture job has
 come to the statement. Rows that were logged before it hold their values; so the structure with them is recorded again in front of these.
 
+*Settings that leave out or mask other columns* change no structure, but what events tell. With the first rows that become events by
+them the structure is recorded again, with what they hide, so that mirrors learn which rows no event tells (`mirror.altered`).
+
 *An instance that is dropped* after the window was planned can no longer be read. Its table keeps its position too, unless
 the window was committed to it already, and before the next window is planned the table ends, or has a gap (`gaps`).
 
@@ -39,6 +42,7 @@ from cdc_assets.ledger.state import TableRead, Window
 from cdc_assets.shared.instances import instance_of
 from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.server import Server
+from cdc_assets.shared.shown import shown_otherwise
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +99,7 @@ class WindowStructures:
         entries: dict[tuple[TableId, str], HistoryEntry] = {}
         recorded: dict[TableId, HistoryEntry] = {}
         new: list[HistoryEntry] = []
+        shown: list[HistoryEntry] = []
         failed: dict[TableId, str] = {}
         moved: set[TableId] = set()
         uncounted: set[TableRead] = set()
@@ -130,6 +135,9 @@ class WindowStructures:
                     failed[read.table] = describe_error(error)
                 continue
             if entry is known and not (closed and _lacks_columns(known, instance)):
+                state, now = self._ledger.state.tables[read.table], self._ledger.clock.now()
+                other = None if closed else shown_otherwise(self._lake, state, entry, read.after, now)
+                shown += [] if other is None else [other]
                 continue
             # structures of this number are recorded already, and a second record would be another one
             if closed:
@@ -143,7 +151,7 @@ class WindowStructures:
             for found in instances.values()
             for instance in found
         }
-        return Structures(entries, tuple(new), failed, altered, frozenset(moved), frozenset(uncounted))
+        return Structures(entries, (*new, *shown), failed, altered, frozenset(moved), frozenset(uncounted))
 
     def _is_usable(self, entry: HistoryEntry) -> bool:
         """Whether rows of a structure can be counted again; their topic is not touched, for it may be gone."""
@@ -186,6 +194,7 @@ class WindowStructures:
             at=self._ledger.clock.now(),
             made=instance.created,
             change_table_id=instance.change_table_id,
+            hidden=self._lake.hidden(schema, instance.columns),
         )
 
     def _is_compared(self, instance: CaptureInstance) -> bool:

@@ -1,6 +1,7 @@
 """History records and public events equal what the real Debezium wrote (samples beside, measured)."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,8 @@ def test_drop_has_no_table() -> None:
 @pytest.mark.parametrize("captured", [None, ("id", "amount")])
 def test_structure_survives_as_text(captured: tuple[str, ...] | None) -> None:
     entry = HistoryEntry("CREATE", CUSTOMERS, captured, None, Lsn.from_int(9), AT)
-    assert parse_structure(structure_text(entry)) == (CUSTOMERS, captured)
+    for hidden in (None, (), (("amount", "exclude"),)):
+        assert parse_structure(structure_text(replace(entry, hidden=hidden))) == (CUSTOMERS, captured, hidden)
 
 
 TYPES = [

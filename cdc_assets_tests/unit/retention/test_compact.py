@@ -212,8 +212,8 @@ def test_a_step_that_died_before_its_events_went_is_planned_again_by_what_is_lef
 def test_a_table_without_a_key_keeps_its_events(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     found = CaptureMirrors.found
 
-    def keyless(self: CaptureMirrors, wanted: object = None) -> object:
-        tables, troubles = found(self, wanted)  # type: ignore[arg-type]
+    def keyless(self: CaptureMirrors, *wanted: Any, **how: Any) -> object:
+        tables, troubles = found(self, *wanted, **how)
         abouts = [replace(one.description, shape=replace(one.description.shape, keyed=False)) for one in tables]
         return [replace(one, description=about) for one, about in zip(tables, abouts, strict=True)], troubles
 
@@ -231,8 +231,8 @@ def test_a_topic_whose_key_has_changed_keeps_its_events(
     """Its events behind a place are told apart by other columns than those before it: no key is right for all of them."""
     found = CaptureMirrors.found
 
-    def halted(self: CaptureMirrors, wanted: object = None) -> object:
-        tables, troubles = found(self, wanted)  # type: ignore[arg-type]
+    def halted(self: CaptureMirrors, *wanted: Any, **how: Any) -> object:
+        tables, troubles = found(self, *wanted, **how)
         halt = MirrorError("Its key has other columns. Next: read the table again.") if halts else None
         return [replace(one, halt=halt) for one in tables], troubles
 
