@@ -53,18 +53,19 @@ class Skipped:
     def made_good_by(self) -> Lsn:
         """Least LSN of READs that make it good; events from there on say which rows there are.
 
-        At its own end a READ is of no use if removals were skipped: that commit may have made a row and removed it.
+        At its own end a READ is of no use but for rows that were made: that commit may have made a row and removed it, or given it other
+        values, which in a table without a key is another row.
         """
-        return self.until.next() if "d" in self.operations else self.until
+        return self.until if self.operations == "c" else self.until.next()
 
 
 def with_skipped(found: Sequence[Skipped], new: Skipped, read: Lsn | None) -> tuple[Skipped, ...]:
-    """Intervals with another one, which continues the newest one if it reaches it, or if the table was not read since.
+    """Intervals with another one, which continues the newest one if no reading has made that good.
 
     Args:
         read: LSN of the last snapshot of the whole table.
     """
-    if found and (new.after <= found[-1].until or read is None or read < found[-1].made_good_by):
+    if found and (read is None or read < found[-1].made_good_by):
         *found, last = found
         new = _joined(last, new)
     if len(found) >= _KEEP_GAPS:

@@ -131,12 +131,18 @@ class Window:
     transactions: str = ""
     skipped: str = ""
 
-    def skipped_of(self, state: TableState) -> tuple[Skipped, ...]:
-        """What was read of a table without some operations, once this window is complete for it."""
-        read = self.skipped and any(read.table == state.table and not read.counted for read in self.reads)
-        if not read or state.position is None:
-            return state.skipped
-        return with_skipped(state.skipped, Skipped(state.position, self.until, self.skipped), state.snapshot_lsn)
+    @property
+    def lacking(self) -> Mapping[TableId, Skipped]:
+        """What it leaves out of the tables that it reads; of each it begins at its position."""
+        tables = (read.table for read in self.reads if not read.counted) if self.skipped else ()
+        return dict.fromkeys(tables, Skipped(self.after, self.until, self.skipped))
+
+
+def _with_skipped(state: TableState, lacking: Skipped | None) -> tuple[Skipped, ...]:
+    """What was read of a table without some operations, once a window is complete for it."""
+    if lacking is None or state.position is None:
+        return state.skipped
+    return with_skipped(state.skipped, dataclasses.replace(lacking, after=state.position), state.snapshot_lsn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +197,10 @@ class CaptureState:
         Args:
             window: by which they come there; None if there are no changes.
         """
+        lacking = window.lacking if window else {}
         return self.with_tables(
             dataclasses.replace(
-                state, position=until, begins=None, skipped=window.skipped_of(state) if window else state.skipped
+                state, position=until, begins=None, skipped=_with_skipped(state, lacking.get(state.table))
             )
             for state in self.tables.values()
             if state.table.database == database

@@ -123,9 +123,14 @@ def test_intervals_that_were_left_out_are_apart_if_the_table_was_read_between() 
         return [(int(one.after), int(one.until), one.operations) for one in kept]
 
     assert united(None, (1, 3, "d"), (5, 7, "u")) == [(1, 7, "du")]
-    assert united(3, (1, 3, "u"), (5, 7, "u")) == [(1, 3, "u"), (5, 7, "u")]
-    assert united(3, (1, 3, "d"), (5, 7, "u")) == [(1, 7, "du")], "that reading may lie before a removal"
-    assert united(4, (1, 3, "d"), (3, 7, "u")) == [(1, 7, "du")]
+    assert united(None, (1, 3, "d"), (3, 7, "u")) == [(1, 7, "du")]
+    assert united(3, (1, 3, "c"), (5, 7, "u")) == [(1, 3, "c"), (5, 7, "u")]
+    assert united(3, (1, 3, "c"), (3, 7, "c")) == [(1, 3, "c"), (3, 7, "c")], "a mirror may have passed the first one"
+    for operation in "ud":
+        assert united(3, (1, 3, operation), (5, 7, "u")) == [(1, 7, "".join(sorted({"u", operation})))], (
+            "of the same commit"
+        )
+        assert united(4, (1, 3, operation), (5, 7, "u")) == [(1, 3, operation), (5, 7, "u")]
     many = united(9999, *((10 * number, 10 * number + 1, "d") for number in range(300)))
     assert (len(many), many[0][0], many[-1]) == (100, 0, (2990, 2991, "d"))
 

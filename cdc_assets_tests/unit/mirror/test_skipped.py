@@ -161,16 +161,48 @@ def test_a_late_mirror_stays_before_the_first_of_several(server: StandIn, tmp_pa
     require_rows(world)
 
 
-def test_what_came_and_went_in_the_last_commit_that_was_left_out_does_not_stay(server: StandIn, tmp_path: Path) -> None:
-    world = started(server, tmp_path, COLUMNS, "(1, N'x')", "(2, N'y')")
-    statements = "INSERT INTO dbo.t VALUES (5, N'q'); DELETE FROM dbo.t WHERE id IN (2, 5);"
-    skip(world, "d", f"BEGIN TRAN; {statements} COMMIT")
+LAST = {
+    "d": "DELETE FROM dbo.t WHERE id IN (2, 5)",
+    "u": "UPDATE dbo.t SET id = 6, note = N'z' WHERE id = 5",
+}
+
+
+@pytest.mark.parametrize("operation", sorted(LAST))
+@pytest.mark.parametrize("key", ["primary", "none", "message"])
+def test_what_came_and_went_in_the_last_commit_that_was_left_out_does_not_stay(
+    server: StandIn, tmp_path: Path, operation: str, key: str
+) -> None:
+    columns = COLUMNS if key == "primary" else COLUMNS.replace(" PRIMARY KEY", "")
+    world = started(server, tmp_path, columns, "(1, N'x')", "(2, N'y')")
+    if key == "message":
+        events = replace(world.config.events, message_key_columns=("dbo.t:id",))
+        world.config = replace(world.config, events=events)
+    skip(world, operation, f"BEGIN TRAN; INSERT INTO dbo.t VALUES (5, N'q'); {LAST[operation]}; COMMIT")
     world.read_again()
     assert entry(world).snapshot_lsn == entry(world).skipped[0].until
     for anew in (False, True):
         assert "makes good" in str(world.follow(anew=anew))
-    insert(world, 6)
+    insert(world, 7)
     world.read_again()
+    require_rows(world)
+
+
+def test_a_mirror_that_has_passed_one_interval_does_not_pass_the_next(server: StandIn, tmp_path: Path) -> None:
+    world = started(server, tmp_path, COLUMNS, "(1, N'x')", "(2, N'y')")
+    insert(world, 3)
+    skip(world, "c", "INSERT INTO dbo.t VALUES (10, N'new')")
+    world.read_again()
+    assert world.follow() is None
+    skip(world, "c", "INSERT INTO dbo.t VALUES (11, N'new')", "DELETE FROM dbo.t WHERE id = 2")
+    until = entry(world).position
+    assert until is not None
+    insert(world, 12)
+    world.read_again()
+    insert(world, 13)
+    assert world.follow() is None
+    tables = CaptureMirrors(world.config, LocalRunner(2), SystemClock()).tables
+    with pytest.raises(InvalidValueError):
+        MirrorReader.of(tables, TOPIC, mirror_state(world)).as_of(until)
     require_rows(world)
 
 
