@@ -183,8 +183,6 @@ class Publisher:
         if self._span is not None:
             return
         try:
-            if self._record.read() is None:  # nothing would be waited for
-                return
             is_any = bool(self._beginning.without_marker)
             self._record.forget_others(lambda published: is_any or published.writer in self._writers)
         except LAKE_ERRORS as error:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.errors import ConnectionLostError, LakeError, PreflightError
+from cdc_assets.errors import ConnectionLostError, PreflightError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.follow import publish
 from cdc_assets.publish.offset import Published
 from cdc_assets.publish.publisher import Publisher
-from cdc_assets.publish.recorded import RecordedOffset
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.span import Span
 from cdc_assets.publish.start import Beginning
@@ -173,19 +172,3 @@ def test_a_cluster_that_has_no_marker_is_not_taken_for_one_that_was_never_publis
         opened(world, one, Beginning())
     with pytest.raises(PreflightError, match="there is no marker"):
         opened(world, MemoryBroker(named="third"), Beginning())
-
-
-def test_no_place_is_forgotten_while_that_of_the_new_cluster_is_not_recorded(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish_all(world, MemoryBroker(named="former")).record_offset()
-    recorded = Feed(world.config, TopicTables.of(world.config)).recorded("former")
-
-    def away(record: RecordedOffset, published: Published) -> None:
-        raise LakeError("it cannot be written")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RecordedOffset, "write", away)
-        patch.setattr(Feed, "drops_events", False)
-        opened(world, MemoryBroker(named="newer"), Beginning(without_marker="anew"))
-    assert recorded.read() is not None
