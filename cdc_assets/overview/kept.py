@@ -14,7 +14,7 @@ def kept_events(overview: CaptureOverview) -> Iterator[str]:
         return
     feed = Feed(overview.config, overview.lake)
     try:
-        reason = kept_for_former_lake(feed.recorded().read_all(), feed.lake())
+        reason = kept_for_former_lake(feed.recorded().read(), feed.lake())
     except LAKE_ERRORS:  # nothing was captured yet; or retention's own log says it
         return
     if reason:

@@ -25,7 +25,7 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
         return None
     try:
         text, feed = marker(), Feed(overview.config, overview.lake)
-        if text is None and any(is_of(recorded, feed.lake()) for recorded in feed.recorded().read_all()):
+        if text is None and (recorded := feed.recorded().read()) and is_of(recorded, feed.lake()):
             return PublishedReport(problem=f"{MARKER_GONE}. Next: {WITHOUT_MARKER}")
         if text is None and not overview.config.kafka.enabled:
             return None

@@ -251,9 +251,9 @@ class Feed:
         """Whether topics lose old events, for which retention must know how far they are published."""
         return bool(self._config.lake.topic_hours)
 
-    def recorded(self, cluster: str = "") -> RecordedOffset:
-        """Where the lake records how far topics are published to a cluster."""
-        return RecordedOffset(self._tables.location, self._config.events.topic_prefix, cluster)
+    def recorded(self) -> RecordedOffset:
+        """Where the lake records how far topics are published."""
+        return RecordedOffset(self._tables.location, self._config.events.topic_prefix)
 
     def forget(self) -> None:
         """Open tables again the next time; reads nothing now, since the lake may be away."""

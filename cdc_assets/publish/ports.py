@@ -28,9 +28,6 @@ class Broker(Protocol):
             final: whether the end of open transactions is waited for; an own one, after a lost connection, ends only once this is opened.
         """
 
-    def cluster(self) -> str:
-        """Identity of the Kafka cluster that was opened; empty if it is not known."""
-
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Make the topics that are missing.
 

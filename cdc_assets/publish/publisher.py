@@ -147,13 +147,12 @@ class Publisher:
         """
         self._require_newest()
         text = self._broker.open()
-        self._record = self._feed.recorded(self._broker.cluster())
         self._writers = {self._writer, self._writer if text is None else parse_published(text).writer}
         complete, topics = self._read_feed()
         databases = self._feed.databases()
         given, without_marker = by_database(self._given, databases), self._beginning.without_marker
         start = Start(self._feed.lake(), databases, given, self._span, self._writer, without_marker)
-        found = start.lost(lambda: next(iter(self._record.read_all()), None)) if text is None else parse_published(text)
+        found = start.lost(self._record.read) if text is None else parse_published(text)
         known = found or start.first()
         if found is not None:
             known = start.continued(known)
@@ -165,7 +164,6 @@ class Publisher:
         self._broker.begin()
         self._broker.commit(self._published.text())
         self.record_offset()
-        self._forget_former()
         self._beginning = replace(self._beginning, without_marker="")  # a marker that is lost later is another one
 
     def _require_newest(self) -> None:
@@ -177,16 +175,6 @@ class Publisher:
                 "Another publisher has taken over these topics: the newest marker is of it. Next: nothing, if it is active; it continues "
                 "from there."
             )
-
-    def _forget_former(self) -> None:
-        """Have retention wait no longer for clusters that this one takes the place of."""
-        if self._span is not None:
-            return
-        try:
-            is_any = bool(self._beginning.without_marker)
-            self._record.forget_others(lambda published: is_any or published.writer in self._writers)
-        except LAKE_ERRORS as error:
-            log.warning("Retention waits for a former Kafka cluster, which cannot be forgotten: %s", error)
 
     def _try_all(self) -> None:
         """Try topics again that are stopped."""

@@ -11,7 +11,6 @@ events is not tidied otherwise.
 """
 
 import logging
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from cdc_assets.config.settings import CaptureConfig
@@ -133,14 +132,14 @@ class Retention:
         return int((now - self._age).timestamp() * 1000)
 
     def _readers(self) -> Readers:
-        lake = self._manifest.identity
-        # windows of a former lake had the same numbers
-        published = [one if one.lake == lake else Published(lake) for one in self._recorded()]
+        published, lake = self._recorded(), self._manifest.identity
+        if published is not None and published.lake != lake:
+            published = Published(lake)  # windows of a former lake had the same numbers
         return Readers(self._config, self._mirrors, published)
 
-    def _recorded(self) -> Sequence[Published]:
+    def _recorded(self) -> Published | None:
         """How far topics are published, as the lake knows it."""
-        return RecordedOffset(self._tables.location, self._config.events.topic_prefix).read_all()
+        return RecordedOffset(self._tables.location, self._config.events.topic_prefix).read()
 
     def _limit(self, table: TableId, topic: str) -> Limit:
         """Up to where readers have a topic at this moment."""

@@ -4,7 +4,6 @@
 are not known, such as assets, have the time that the age gives them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cdc_assets.config.settings import CaptureConfig
@@ -43,19 +42,21 @@ class Readers:
 
     Args:
         mirrors: its mirrors, which are asked now how far they are.
-        published: how far topics are published, to each Kafka cluster.
+        published: how far topics are published, if they are.
 
     Raises:
         LakeError: it cannot be read how far the mirrors are.
     """
 
-    def __init__(self, config: CaptureConfig, mirrors: Mirrors, published: Sequence[Published]) -> None:
+    def __init__(self, config: CaptureConfig, mirrors: Mirrors, published: Published | None) -> None:
         self._config, self._mirrors, self._needs, self._published = config, mirrors, mirrors.needs(), published
 
     def limit(self, state: CaptureState, table: TableId, topic: str) -> Limit:
         """How far the readers of a table's topic are."""
-        places = [published.of(topic) for published in self._published]
-        window = min((newest if at == END_OF_WINDOW else newest - 1 for newest, at in places), default=None)
+        window = None
+        if self._published is not None:
+            newest, at = self._published.of(topic)
+            window = newest if at == END_OF_WINDOW else newest - 1
         below, reason = self._below(state, state.tables[table], topic)
         if below and window is not None:
             reason = f"{reason}; published up to window {window}"

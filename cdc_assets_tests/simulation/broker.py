@@ -56,9 +56,6 @@ class Producer:
         self._ask("newest", fenced=False)
         return self._cluster.marker
 
-    def cluster(self) -> str:
-        return ""
-
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         self._ask("prepare")
         return {}

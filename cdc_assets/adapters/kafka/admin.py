@@ -40,8 +40,6 @@ class KafkaTopics:
     def __init__(self, settings: KafkaSettings, markers: str, limit_s: float) -> None:
         self._settings, self._markers, self._limit_s = settings, markers, limit_s
         self._kafka = client_library("bootstrap.servers", settings.servers)
-        self.cluster = ""
-        """Identity of the cluster, once topics were prepared; empty if it has none."""
         self.limits: dict[str, int] = {}
         """Bytes of a batch that topics take, as far as they could be requested."""
         self.in_sync: dict[str, int] = {}
@@ -60,8 +58,7 @@ class KafkaTopics:
         """
         troubles = {name: _invalid_name(name) for name in topics if not _NAME.fullmatch(name)}
         with self._admin() as admin, self._translated():
-            found = repeated(self._kafka, lambda step_s: admin.list_topics(timeout=step_s), self._limit_s)
-            self.cluster, known = found.cluster_id or "", found.topics
+            known = repeated(self._kafka, lambda step_s: admin.list_topics(timeout=step_s), self._limit_s).topics
             troubles |= self._create(admin, [name for name in topics if name not in known and name not in troubles])
             self.in_sync |= {name: self.in_sync.get(name, 1) for name in topics if name not in troubles}
             self._ask_limits(admin, [name for name in topics if name not in troubles])

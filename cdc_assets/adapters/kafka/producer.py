@@ -113,10 +113,6 @@ class KafkaBroker:
         """See `Broker`."""
         return self._marker.newest(final=final)
 
-    def cluster(self) -> str:
-        """See `Broker`."""
-        return self._topics.cluster
-
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         """See `Broker`."""
         self._offline_at = 0.0  # what is new is not known of

@@ -18,8 +18,6 @@ class MemoryBroker:
     called: Callable[[object], None] = lambda _: None
     topics: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
     marker: str | None = None
-    named: str = ""
-    """Identity of its cluster."""
     most_bytes: int = 10**9
     refuses: Callable[[str, Record], str] = lambda _topic, _record: ""
     """Why a record is refused when it is sent."""
@@ -40,9 +38,6 @@ class MemoryBroker:
 
     def newest(self, *, final: bool = True) -> str | None:
         return self.marker
-
-    def cluster(self) -> str:
-        return self.named
 
     def prepare(self, topics: Sequence[str]) -> Mapping[str, str]:
         return {topic: self.unwritable[topic] for topic in topics if topic in self.unwritable}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.errors import ConnectionLostError, PreflightError
+from cdc_assets.errors import ConnectionLostError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.follow import publish
@@ -131,44 +131,3 @@ def test_only_the_broker_knows_which_publisher_is_newer(world: World, monkeypatc
     monkeypatch.undo()
     idle.record_offset()
     assert recorded.read() != other, "the marker names it"
-
-
-def test_of_two_kafka_clusters_retention_waits_for_the_slower(world: World) -> None:
-    fast = publish_all(world, MemoryBroker(named="fast"))
-    broker = MemoryBroker(named="slow")
-    slow = opened(world, broker, Beginning(without_marker="anew"))
-    fast.record_offset()
-    world.later(2 * HOURS)
-    world.stream()
-    assert not any(world.holds(table).after for table in world.tables), "the slow one has sent nothing"
-    while slow.turn():
-        pass
-    assert not slow.stopped
-    require_published(world, broker)
-    slow.record_offset()
-    world.later(2 * HOURS)
-    world.stream()
-    assert all(world.holds(table).after for table in world.tables)
-
-
-def test_retention_waits_for_no_cluster_whose_place_another_one_has_taken(world: World) -> None:
-    recorded, former = Feed(world.config, TopicTables.of(world.config)).recorded, MemoryBroker(named="former")
-    publish_all(world, former).record_offset()
-    newer = MemoryBroker(named="newer", marker=former.marker)  # it was copied with the topics
-    opened(world, newer, Beginning())
-    assert recorded("former").read() is None
-    assert recorded("newer").read() is not None
-    opened(world, MemoryBroker(named="another"), Beginning(without_marker="anew"))
-    assert [place.window for place in recorded().read_all()] == [-1]
-    opened(world, newer, Beginning())
-    assert len(recorded().read_all()) == 2, "somebody publishes there still"
-
-
-def test_a_cluster_that_has_no_marker_is_not_taken_for_one_that_was_never_published_to(world: World) -> None:
-    publish_all(world, MemoryBroker(named="one")).record_offset()
-    opened(world, one := MemoryBroker(named="other"), Beginning(without_marker="resume"))
-    one.marker = None
-    with pytest.raises(PreflightError, match="there is no marker"):
-        opened(world, one, Beginning())
-    with pytest.raises(PreflightError, match="there is no marker"):
-        opened(world, MemoryBroker(named="third"), Beginning())
