@@ -15,7 +15,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.incremental import rounds
 from cdc_assets.mirror import leaves
-from cdc_assets_tests.simulation.overlooked import Overlooked
+from cdc_assets_tests.simulation.moving import Moving
 from cdc_assets_tests.unit.streaming.law import state_of
 
 MAX_CHUNKS: Final = 2
@@ -26,7 +26,7 @@ LEAF_BYTES: Final = 2000
 """Size of a mirror's leaf in some histories: of a few rows, so that strangers have files to join."""
 
 
-class World(Overlooked):
+class World(Moving):
     """One history."""
 
     def play(self, without: Collection[int] = ()) -> None:
@@ -38,6 +38,7 @@ class World(Overlooked):
         rounds.MAX_CHUNKS = MAX_CHUNKS
         leaves.LEAF_BYTES = self.rng.choice([LEAF_BYTES, leaves.LEAF_BYTES])
         with listening(self.store.reach), self.store.disturbed(), pytest.MonkeyPatch.context() as patch:
+            self.prepare_moves()
             self.prepare_connectors()
             self.prepare_consumers(patch)
             self.prepare_moments()
