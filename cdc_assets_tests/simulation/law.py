@@ -63,6 +63,10 @@ class Files:
         found.read()
         return found
 
+    def forget(self, folder: Path) -> None:
+        """Read the log of a table again, which was shortened."""
+        self._logs.pop(folder, None)
+
     def stamp(self, lake: Path, name: str) -> list[tuple[Path, str]]:
         """The tables of a topic, with the name of their newest commit."""
         return [(folder, _newest(folder)) for folder in _folders(lake, name)]

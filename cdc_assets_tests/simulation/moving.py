@@ -83,7 +83,9 @@ class Moving(Overlooked):
             targets = {self.rng.choice(known): 0}
         ids.difference_update(targets)
         ids.update(target or key for key, target in targets.items())
-        order = self.rng.choice([sorted(targets), sorted(targets, reverse=True), self.rng.sample(list(targets), len(targets))])
+        order = self.rng.choice(
+            [sorted(targets), sorted(targets, reverse=True), self.rng.sample(list(targets), len(targets))]
+        )
         return [
             (table, f"{MOVE}{targets[key]}" if targets[key] not in (0, key) else "update", key, self._note(table))
             for key in order

@@ -104,6 +104,10 @@ class Shared:
         """Positions of events in topics whose changes a restore has taken from the server."""
         self.left: dict[TableId, set[str]] = {}
         """Positions of READs whose rows were those of a history that a restore has ended."""
+        self.losses = 0
+        """How often a table of the lake was deleted or restored to an older version."""
+        self.doubted = set[TableId]()
+        """Tables whose topics were: a mirror that did not know it may have said that it is right, until it was told."""
         self.hurt = set[TableId]()
         """Tables that may have lost changes."""
 

@@ -15,7 +15,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.incremental import rounds
 from cdc_assets.mirror import leaves
-from cdc_assets_tests.simulation.moving import Moving
+from cdc_assets_tests.simulation.losing import Losing
 from cdc_assets_tests.unit.streaming.law import state_of
 
 MAX_CHUNKS: Final = 2
@@ -26,7 +26,7 @@ LEAF_BYTES: Final = 2000
 """Size of a mirror's leaf in some histories: of a few rows, so that strangers have files to join."""
 
 
-class World(Moving):
+class World(Losing):
     """One history."""
 
     def play(self, without: Collection[int] = ()) -> None:
@@ -43,6 +43,7 @@ class World(Moving):
             self.prepare_consumers(patch)
             self.prepare_moments()
             self.prepare_looks()
+            self.prepare_losses()
             self.store.on_replacement = self.remember_before
             self.prepare_restores()
             self.adopt()
@@ -60,6 +61,7 @@ class World(Moving):
                 if number not in without:
                     getattr(self, what)()
                 self.look_past_a_plan(number)
+                self.lose_behind(number)
             self.end_in_fair_weather()
 
     def end_in_fair_weather(self) -> None:
