@@ -51,6 +51,7 @@ class Checks(Shared):
         known, topic = self.ever.setdefault(table, set()), law.Topic(self.lake, self.topic(table), self.files)
         fresh = [row for row in topic.rows if row["position"] not in known]
         known |= set(topic.positions)
+        self.windows.setdefault(table, {}).update((row["position"], row["window_id"]) for row in fresh)
         reads = law.reads_of(fresh)
         self.lost.setdefault(table, set()).update(law.check_columns(self.server, table, fresh))
         if table not in self.touched:

@@ -47,6 +47,7 @@ MOST: Final = {
     "reader": 2,
     "consumer": 2,
     "forget": 1,
+    "replay": 1,
 }
 """Processes of a kind at once."""
 

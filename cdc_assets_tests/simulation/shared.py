@@ -74,6 +74,8 @@ class Shared:
         self.files = law.Files()
         self.ever: dict[TableId, set[str]] = {}
         """Positions of all events that were ever in a topic."""
+        self.windows: dict[TableId, dict[str, int]] = {}
+        """Numbers of the windows of these events."""
         self._stamps: dict[TableId, object] = {}
         """Newest commits of topics when they were read last."""
         self.published: dict[str, set[tuple[str, str]]] = {}
