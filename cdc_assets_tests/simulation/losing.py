@@ -70,11 +70,14 @@ class Losing(Moving):
             self.work_on([table])
             self.server.scan_all()
             self.run_alone("capture", *self.rng.choice([(), ("mirror",)]))
+        self.work_on([table])
+        self.server.scan_all()
         if what == "topic beside a capture":
             self.server.now += timedelta(hours=self.rng.choice([0, 2 * HOURS]))
-            self.work_on([table])
-            self.server.scan_all()
-        kind, places = ("capture", _OF_CAPTURES) if what == "topic beside a capture" else ("mirror", _OF_MIRRORS)
+            kind, places = "capture", _OF_CAPTURES
+        else:
+            self.run_alone("capture")
+            kind, places = "mirror", _OF_MIRRORS
         actor = self._brought(kind, self.rng.choice(places))
         if not actor.has_ended and (what == "mirror" or self.rng.random() < 0.5):
             self.scheduler.crash(actor)

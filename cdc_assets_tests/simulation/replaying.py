@@ -6,6 +6,7 @@
 In some histories, in addition to their events; in the others nothing is different by it.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Final
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.publish.feed import Feed
+from cdc_assets.publish.feed import Feed, Topic
 from cdc_assets.publish.follow import publish
 from cdc_assets.publish.offset import END_OF_WINDOW, parse_published
 from cdc_assets.publish.publisher import Publisher
@@ -29,8 +30,20 @@ from cdc_assets_tests.unit.streaming.law import state_of
 _OFTEN: Final = 0.06
 """Chance that it is so in a history."""
 _TIMES: Final = (1, 2, 3)
+_READ: Final = "manifest-read"
 _LONGEST: Final = 1000
 """Turns of a replay and of those beside it."""
+
+
+class PausingFeed(Feed):
+    """Others take their turns when it has read the manifest."""
+
+    pause: Callable[[], None]
+
+    def read(self) -> tuple[int, Sequence[Topic]]:
+        found = super().read()
+        self.pause()
+        return found
 
 
 @dataclass
@@ -82,6 +95,12 @@ class Replaying(Losing):
         self.work()
         self.server.scan_all()
         actors = [self.begin("replay"), self.begin("capture")]
+        if self.rng.random() < 0.5:  # it has read what topics hold, and has not opened them
+            for _ in range(self.rng.choice([1, 2, 2])):
+                self.go_alone(actors[0], 1)
+                while not actors[0].has_ended and actors[0].at != _READ:
+                    self.go_alone(actors[0], 1)
+            self.go_alone(actors[1], _LONGEST)
         for _ in range(_LONGEST):
             awake = [actor for actor in actors if not actor.has_ended]
             if not awake:
@@ -117,7 +136,8 @@ class Replaying(Losing):
         if not self.replayed:
             return
         known = self.replayed[-1]
-        feed, producer = Feed(self.config, TopicTables.of(self.config)), known.cluster.producer()
+        feed, producer = PausingFeed(self.config, TopicTables.of(self.config)), known.cluster.producer()
+        feed.pause = partial(self.scheduler.pause, _READ)
         renderer = Renderer(self.config.kafka, partial(known.replay.topic, self.config.events.topic_prefix))
         most, beginning = self._again.choice([1, 5, 1000]), Beginning(span=known.replay.span)
         found = Publisher(feed, producer, renderer, most, lambda _: None, beginning)
