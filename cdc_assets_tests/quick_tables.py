@@ -389,6 +389,13 @@ def forget_tables(folder: Path) -> None:
         del _LOGS[known]
 
 
+def forget_versions(folder: Path) -> None:
+    """A table's log was shortened by hand: what is read of it next is what there is."""
+    for known, log in _LOGS.items():
+        if known.startswith(f"{folder}/"):
+            log.versions = []
+
+
 @contextmanager
 def quick_tables() -> Iterator[None]:
     """Within it the product opens its tables so."""

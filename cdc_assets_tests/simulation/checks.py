@@ -51,6 +51,7 @@ class Checks(Shared):
         known, topic = self.ever.setdefault(table, set()), law.Topic(self.lake, self.topic(table), self.files)
         fresh = [row for row in topic.rows if row["position"] not in known]
         known |= set(topic.positions)
+        self.windows.setdefault(table, {}).update((row["position"], row["window_id"]) for row in fresh)
         reads = law.reads_of(fresh)
         self.lost.setdefault(table, set()).update(law.check_columns(self.server, table, fresh))
         if table not in self.touched:
@@ -64,10 +65,10 @@ class Checks(Shared):
 
     def _check_newly_published(self) -> None:
         """A mirror is right where it has just said so; it may be made anew before the end."""
-        fresh = set[str]()
+        fresh, doubted = set[str](), {self.topic(table) for table in self.doubted}
         for name, *place in law.published_of(self.lake, self.files):
             ever, lsn_and_begin = self.published.setdefault(name, set()), (place[0], place[1])
-            if lsn_and_begin not in ever:
+            if name not in doubted and lsn_and_begin not in ever:
                 ever.add(lsn_and_begin)
                 fresh.add(name)
         states = self.mirrors().states() if fresh else {}
@@ -78,6 +79,22 @@ class Checks(Shared):
             if known is not None and known.pending is None and not known.gaps and not is_unread:
                 versions = law.versions_of(self.lake, name, self.files)
                 law.check_mirror(self.server, versions, table, [known.lsn], f"{table} now", _ANY)
+
+    def check_mirrors_healthy(self, known: Mapping[str, MirrorState]) -> None:
+        """What is called healthy has no mirror that lacks rows where it says to be right, unless that is told to be a gap.
+
+        Args:
+            known: mirrors when somebody began to look; what others have moved since is not meant.
+        """
+        state, states = state_of(self.config), self.mirrors().states()
+        for table in self.tables:
+            entry, mirror = state.tables.get(table), known.get(self.topic(table))
+            if entry is None or mirror is None or not mirror.begin or mirror != states.get(self.topic(table)):
+                continue
+            is_told = any(after < Lsn.parse(mirror.lsn) <= until for after, until in entry.gaps)
+            if mirror.pending is None and not (is_told or mirror.gaps or table in self.touched):
+                versions = law.versions_of(self.lake, self.topic(table), self.files)
+                law.check_mirror(self.server, versions, table, [mirror.lsn], f"healthy, and {table}")
 
     def mirrors(self) -> CaptureMirrors:
         return CaptureMirrors(self.config, LocalRunner(1), TurnClock(self.server, self.scheduler))
@@ -156,6 +173,8 @@ class Checks(Shared):
         assert known.lsn >= str(entry.position), f"{about}: the mirror is behind"
         ever = {*self.published[self.topic(table)], (known.lsn, known.begin)}
         published = sorted({lsn for lsn, begin in ever if begin == known.begin or lsn >= known.begin})
+        if table in self.doubted:  # who did not know yet what was lost has said so there
+            published = [lsn for lsn in published if lsn == known.lsn or not law.is_told(lsn, entry.gaps)]
         versions = law.versions_of(self.lake, self.topic(table), self.files)
         law.check_mirror(self.server, versions, table, published, about, entry.gaps)
 

@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -63,6 +63,10 @@ class Files:
         found.read()
         return found
 
+    def forget(self, folder: Path) -> None:
+        """Read the log of a table again, which was shortened."""
+        self._logs.pop(folder, None)
+
     def stamp(self, lake: Path, name: str) -> list[tuple[Path, str]]:
         """The tables of a topic, with the name of their newest commit."""
         return [(folder, _newest(folder)) for folder in _folders(lake, name)]
@@ -119,26 +123,32 @@ def is_told(position: str, gaps: Gaps) -> bool:
 
 
 def changes_of(server: RestorableServer, table: TableId, after: Lsn, until: Lsn) -> list[str]:
-    """Positions of the events of changes of a table within (after, until]."""
+    """Positions of the events of changes of a table within (after, until]; an update of the message key has those of a deletion, too."""
     found = []
-    for change in server.history:
-        if change.table == table and after < change.lsn <= until and change.operation != 3:
+    for change, later in pairwise([*server.history, None]):
+        is_move = change.operation == 3 and later is not None and later.row["id"] != change.row["id"]
+        if change.table == table and after < change.lsn <= until and (change.operation != 3 or is_move):
             place = place_of(change)
-            found += [place, f"{place}t"] if change.operation == 1 else [place]
+            found += [place, f"{place}t"] if change.operation == 1 or is_move else [place]
     return found
 
 
 def fold(rows: list[dict], until: Lsn) -> dict[int, object]:  # type: ignore[type-arg]
-    """Rows that events make, by key."""
+    """Rows that events make, by key. Within a commit a row may get a key that another one has until it gets another one, too; so a key is
+    there behind it if as many have come as have gone, or more."""
     found: dict[int, object] = {}
-    for row in rows:
-        value = row["value"]
-        if value is None or Lsn.parse(row["position"][:22]) > until:
-            continue
-        if value["op"] == "d":
-            found.pop(row["key"]["id"], None)
-        else:
-            found[row["key"]["id"]] = value["after"]["note"]
+    for _, events in groupby(rows, lambda row: row["position"][:22]):
+        counts = {}
+        for row in events:
+            value, key = row["value"], row["key"]["id"]
+            if value is None or Lsn.parse(row["position"][:22]) > until:
+                continue
+            counts.setdefault(key, int(key in found))
+            if value["op"] != "d":
+                found[key] = value["after"]["note"]
+            counts[key] = {"d": counts[key] - 1, "c": counts[key] + 1}.get(value["op"], 1)
+        for key in [key for key, count in counts.items() if count < 1]:
+            found.pop(key, None)
     return found
 
 

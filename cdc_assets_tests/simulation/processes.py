@@ -47,6 +47,7 @@ MOST: Final = {
     "reader": 2,
     "consumer": 2,
     "forget": 1,
+    "replay": 1,
 }
 """Processes of a kind at once."""
 
@@ -114,13 +115,15 @@ class Processes(Signals):
         begun, captured = self.server.now, self._captured()
         # who comes to a secondary that does not follow cannot know what the server has no more
         known = {} if self.server.replicas.are_suspended else self.lost
-        lost, lakes = {table: set(found) for table, found in known.items()}, self.lakes
+        lost, lake = {table: set(found) for table, found in known.items()}, (self.lakes, self.losses)
+        mirrors = self.mirrors().states() if self.losses else {}
         report = self._report()
         self.looks[report.health] += 1
         self.say(f"  it is {report.headline}")
         self._check_restores(report)
-        if report.healthy and self.lakes == lakes:
+        if report.healthy and (self.lakes, self.losses) == lake:
             self.check_healthy(begun, captured, lost)
+            self.check_mirrors_healthy(mirrors)
 
     def _check_restores(self, report: CaptureReport) -> None:
         """Of no database is said, nor recorded, that it was restored, if it was not."""

@@ -335,4 +335,22 @@ MUTANTS = (
         "            self._carry_out(state.pending, is_recorded=True)\n",
         "            self._complete(state.pending)\n",
     ),
+    Mutant(
+        "a row does not give way to another one that gets its key in the same commit",
+        "mirror/fold.py",
+        "        if not shape.own_key:\n            self._give_way(void)\n",
+        "",
+    ),
+    Mutant(
+        "tables of a mirror are not compared with the record while a step is in flight",
+        "mirror/audit.py",
+        "        if (state := states.get(topic)) is not None\n",
+        "        if (state := states.get(topic)) is not None and state.pending is None\n",
+    ),
+    Mutant(
+        "a topic continues of which events were dropped before its files were listed",
+        "publish/publisher.py",
+        "                reason := self._dropped(self._feed.with_holds(topic))\n",
+        '                reason := ""\n',
+    ),
 )

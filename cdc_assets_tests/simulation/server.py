@@ -22,6 +22,8 @@ from cdc_assets_tests.unit.streaming.simulation import (
     SimulatedServer,
 )
 
+MOVE: Final = "move to "
+"""Before the new id of a row, as what a transaction does with it."""
 SIGNAL_COLUMNS: Final = ("signal_id", "kind", "data")
 
 
@@ -77,6 +79,8 @@ class LaggingServer(SimulatedServer):
     """Whether capture jobs have looked again whenever somebody asks what they have found."""
     keyless: set[TableId] = field(default_factory=set)
     """Tables without a key, in which several rows may be alike."""
+    displaced: dict[tuple[TableId, int], Row] = field(default_factory=dict)
+    """Rows whose id another one has got, in the middle of a statement that changes theirs, too."""
     locked: Counter[TableId] = field(default_factory=Counter)
     """Tables whose writers wait."""
     numbers: set[tuple[TableId, int]] = field(default_factory=set)
@@ -103,16 +107,36 @@ class LaggingServer(SimulatedServer):
         self.enable(table)
         return table
 
+    def create_without_key(self, name: str, rows: int) -> TableId:
+        """A table without a key of its own, in which no two rows have one id."""
+        table = super().create(name, captured=False, rows=rows)
+        self.schemas[table] = replace(self.schemas[table], key=())
+        self.first_rows[table] = Counter(map(pair, self.rows[table].values()))
+        self.enable(table)
+        return table
+
     def _logged(self, table: TableId, what: str, key: int, note: str, lsn: Lsn, place: int) -> Iterator[Change]:
-        for change in super()._logged(table, what, key, note, lsn, place):
+        is_move, target = what.startswith(MOVE), int(what.removeprefix(MOVE)) if what.startswith(MOVE) else key
+        made = self._moved if is_move else super()._logged
+        for change in made(table, what, key, note, lsn, place):
             if what == "insert" and table in self.keyless:
                 change.row["id"] = self.rows[table][key]["id"] = shared_id(key)
             if change.operation in (2, 4):
                 columns = self.schemas[table].columns[2:]
                 added = {column.name: int(note.split()[1]) if column.type_name == "int" else note for column in columns}
                 change.row.update(added)
-                self.rows[table][key].update(added)
+                self.rows[table][target].update(added)
             yield change
+
+    def _moved(self, table: TableId, what: str, key: int, note: str, lsn: Lsn, place: int) -> Iterator[Change]:
+        """A row gets another id, which another row may have until it gets one, too."""
+        seqval, rows = Lsn.from_int(int(lsn) + 0x100 + place), self.rows[table]
+        row, target = self.displaced.pop((table, key), None) or rows.pop(key), int(what.removeprefix(MOVE))
+        yield Change(table, lsn, place + 1, seqval, 3, dict(row))
+        if target in rows:
+            self.displaced[table, target] = rows[target]
+        rows[target] = row | {"id": target, "note": note}
+        yield Change(table, lsn, place + 1, seqval, 4, dict(rows[target]))
 
     @contextmanager
     def lock_tables(self, tables: Sequence[TableId], timeout_ms: int) -> Iterator["Locks"]:

@@ -74,6 +74,8 @@ class Shared:
         self.files = law.Files()
         self.ever: dict[TableId, set[str]] = {}
         """Positions of all events that were ever in a topic."""
+        self.windows: dict[TableId, dict[str, int]] = {}
+        """Numbers of the windows of these events."""
         self._stamps: dict[TableId, object] = {}
         """Newest commits of topics when they were read last."""
         self.published: dict[str, set[tuple[str, str]]] = {}
@@ -104,6 +106,10 @@ class Shared:
         """Positions of events in topics whose changes a restore has taken from the server."""
         self.left: dict[TableId, set[str]] = {}
         """Positions of READs whose rows were those of a history that a restore has ended."""
+        self.losses = 0
+        """How often a table of the lake was deleted or restored to an older version."""
+        self.doubted = set[TableId]()
+        """Tables whose topics were: a mirror that did not know it may have said that it is right, until it was told."""
         self.hurt = set[TableId]()
         """Tables that may have lost changes."""
 

@@ -55,7 +55,7 @@ class StartingOver(Adopting):
         self.lakes += 1
         self.files = law.Files()
         known: Sequence[dict[Any, Any]] = (
-            *(self.ever, self.reads, self.published, self.lost, self.left, self.read_from, self.begun),
+            *(self.ever, self.windows, self.reads, self.published, self.lost, self.left, self.read_from, self.begun),
             *(self._stamps, self.delivered, self.asked),
         )
         for one in known:

@@ -15,7 +15,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.incremental import rounds
 from cdc_assets.mirror import leaves
-from cdc_assets_tests.simulation.overlooked import Overlooked
+from cdc_assets_tests.simulation.replaying import Replaying
 from cdc_assets_tests.unit.streaming.law import state_of
 
 MAX_CHUNKS: Final = 2
@@ -26,7 +26,7 @@ LEAF_BYTES: Final = 2000
 """Size of a mirror's leaf in some histories: of a few rows, so that strangers have files to join."""
 
 
-class World(Overlooked):
+class World(Replaying):
     """One history."""
 
     def play(self, without: Collection[int] = ()) -> None:
@@ -38,10 +38,13 @@ class World(Overlooked):
         rounds.MAX_CHUNKS = MAX_CHUNKS
         leaves.LEAF_BYTES = self.rng.choice([LEAF_BYTES, leaves.LEAF_BYTES])
         with listening(self.store.reach), self.store.disturbed(), pytest.MonkeyPatch.context() as patch:
+            self.prepare_moves()
             self.prepare_connectors()
             self.prepare_consumers(patch)
             self.prepare_moments()
             self.prepare_looks()
+            self.prepare_losses()
+            self.prepare_replays()
             self.store.on_replacement = self.remember_before
             self.prepare_restores()
             self.adopt()
@@ -59,6 +62,8 @@ class World(Overlooked):
                 if number not in without:
                     getattr(self, what)()
                 self.look_past_a_plan(number)
+                self.lose_behind(number)
+                self.replay_behind(number)
             self.end_in_fair_weather()
 
     def end_in_fair_weather(self) -> None:
@@ -92,6 +97,9 @@ class World(Overlooked):
         self._run("capture")
         self._run("mirror", "publisher", "engine", "reader", "consumer")
         self.check()
+        if self.replayed:
+            self._run("replay")
+            self.check_replays()
         self.check_repaired()
         self.check_connectors()
         self.check_consumed()
