@@ -45,7 +45,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.audit import damaged_mirrors, directories, marks_of, unknown_step
 from cdc_assets.mirror.columns import history_schema, is_widened, retyped_from
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
-from cdc_assets.mirror.fold_step import fold_commits
+from cdc_assets.mirror.fold_step import EVENTS, events_of, fold_commits
 from cdc_assets.mirror.isolation import attempted, folded
 from cdc_assets.mirror.jobs import Jobs, staging_of
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
@@ -87,6 +87,8 @@ class Mirrors:
         self._parted = set[str]()
         """Topics whose mirror's leaves were checked."""
         self._audited = set[str]()  # against the record
+        self._mixed = dict[str, int]()
+        """Steps of mirrors that were carried out in part, before events of theirs were lost."""
 
     def catch_up(
         self,
@@ -132,7 +134,9 @@ class Mirrors:
                 )
             for _, report in done.values():
                 self._on_step(replace(report, ran_on=ran_on))
-            again = {work.table.topic for work in works if self._is_unknown(work, rebuilt, troubles)}
+            again = {
+                work.table.topic for work in works if self._is_unknown(work, rebuilt, troubles)
+            } | self._mixed.keys()
             troubles = {topic: error for topic, error in troubles.items() if topic not in again}
             rebuilt = rebuilt - done.keys() | again
             left = [table for table in left if table.topic in done.keys() | again | freed]
@@ -184,7 +188,7 @@ class Mirrors:
         """
         _require_names(self._tables.location, table.topic)
         state, anew = self._state(table.topic), table.topic in rebuilt
-        if unknown := unknown_step(self._tables, table.topic, state):
+        if unknown := self._mixed.pop(table.topic, 0) or unknown_step(self._tables, table.topic, state):
             state, anew = replace(state, step=unknown, pending=None), True
         is_late = not anew and state.pending is not None and is_overtaken(state.pending, table.target)
         if is_late and self._is_untouched(table, state):
@@ -300,6 +304,7 @@ class Mirrors:
                 complete(work)
 
         def commit(work: Work, found: Sequence[FoldResult]) -> None:
+            self._require_same(work, found)
             commits = fold_commits(self._tables, self._jobs, work, found, self._ledger.require_writer)
             step = Step(work.planned.step, commits, complete=partial(complete, work, found))
             carry_out(step, partial(require_files, self._tables.location))
@@ -318,6 +323,24 @@ class Mirrors:
                 with contextlib.suppress(*LAKE_ERRORS):
                     Folder(self._tables.location, staging_of(work.table.topic)).drop()
         return done
+
+    def _require_same(self, work: Work, found: Sequence[FoldResult]) -> None:
+        """Check that the versions of a step, if they are committed already, were made of the events that its rows are made of.
+
+        Raises:
+            MirrorError: they were not; it is rebuilt next.
+        """
+        topic, number = work.table.topic, work.planned.step
+        history = history_directory(topic)
+        if self._tables.reached(history) < number:
+            return
+        made, now = self._tables.about(history, number).get(EVENTS), events_of(found)
+        if made not in (None, now):  # earlier versions did not say it
+            self._mixed[topic] = number
+            raise MirrorError(
+                f"The topic of {topic} has lost events that step {number} of its mirror had taken: {now} are left of {made}. Next: nothing; the "
+                "mirror is rebuilt."
+            )
 
     def _folded(self, works: Sequence[Work], troubles: dict[str, CdcError]) -> list[tuple[Work, list[FoldResult]]]:
         """What steps have made; again if another process that carries out the same ones, and ends first, removes what was staged."""

@@ -3,6 +3,9 @@
 A step reads the rows that the step before has left and events that its plan has fixed. Neither changes, so every attempt makes the same
 rows and the same versions. `history` is first, because only the rows before say what has ended. So the commit of `current` says whether
 `history` has one of the step: if that is lost before the step is recorded, nothing else would show it (`audit`).
+
+If the topic loses events in between, the next attempt would make rows that do not fit the versions. So a commit says how many events its step
+took; the mirror is rebuilt if the next attempt finds another number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +24,8 @@ from cdc_assets.mirror.work import Work
 
 ENDED = "ended"
 """In what the commit of rows says of a step: that versions were committed before."""
+EVENTS = "events"
+"""In what a commit says of a step: how many events it took."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,11 @@ class MirrorChange:
             replace_files(tables.tables, directory, wanted, self.fence)
 
 
+def events_of(results: Sequence[FoldResult]) -> str:
+    """How many events a step took, as its commits say it."""
+    return str(sum(result.events for result in results))
+
+
 def fold_commits(
     tables: MirrorTables, jobs: Jobs, work: Work, results: Sequence[FoldResult], fence: Fence
 ) -> list[list[MirrorChange]]:
@@ -81,7 +91,7 @@ def fold_commits(
     known = tables.schema(history_directory(topic))
     is_retyped = known is not None and work.history is not None and not is_widened(known, work.history)
     converted = jobs.converted(work) if is_retyped and not planned.whole else []
-    about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until}
+    about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until, EVENTS: events_of(results)}
 
     def wanted(
         schema: pa.Schema, add: Sequence[NewFile], remove: Sequence[str], about: Mapping[str, str], *, whole: bool
