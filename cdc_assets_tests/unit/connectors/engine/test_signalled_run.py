@@ -91,9 +91,11 @@ def test_a_table_that_was_refused_is_asked_for_once_more(
 ) -> None:
     path, data = tmp_path / "signals", '{"type": "incremental", "data-collections": ["public\\\\.(items|orders)"]}'
     feed = Told(path, statuses)
-    run = RequestedSnapshot(feed, path, Signal("s", "execute-snapshot", data), NOTES)
+    handed = [Signal("s", "execute-snapshot", data)]
+    run = RequestedSnapshot(feed, path, handed[0], NOTES, on_repeated=handed.append)
     for _ in range(6):
         run.next(1.0)
     assert [signal["id"] for signal in feed.taken] == ["s", "s-again"][:asked]
+    assert [signal.id for signal in handed] == ["s", "s-again"][:asked], "the run knows what is requested"
     assert all(signal["data"]["data-collections"] == ["public\\.items"] for signal in feed.taken[1:])
     assert (run.started, not run.troubles) == (True, is_read)

@@ -166,6 +166,12 @@ def test_tables_that_an_older_version_has_folded_as_read_are_still_read() -> Non
     assert FOLDING.state([row("state", dict(FOLDING.encode(later)))]) == later
 
 
+def test_tables_that_were_read_in_the_batch_of_the_first_snapshot_are_read() -> None:
+    read = Batch(0, {}, [], 1, anew=True, lists={"table.include.list": "a"}, read=["db.b"])
+    assert FOLDING.state([planned(read)]).read_at == {"db.b": 0}
+    assert FOLDING.state([planned(replace(read, lists=None))]).read_at == {}
+
+
 @pytest.mark.parametrize("place", [None, (1, 300, 0)])
 def test_a_fold_behind_a_gap_is_the_fold_of_its_rows(place: tuple[int, ...] | None) -> None:
     gap = ("bin.000005:900", "bin.000001:200")
