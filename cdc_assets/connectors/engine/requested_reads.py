@@ -13,7 +13,7 @@ from typing import Any, Final
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.patterns import PatternError, expression_for, matches
 from cdc_assets.connectors.engine.feed import Chunk, Offsets
-from cdc_assets.connectors.engine.notices import INCREMENTAL, notifications, scanned
+from cdc_assets.connectors.engine.notices import ENDS, INCREMENTAL, STARTED, notifications, scanned
 from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.topics import notification_topic, signal_topic, table_of
 from cdc_assets.core.signal import Signal
@@ -57,6 +57,8 @@ class RequestedReads:
     def __init__(self, config: EngineConfig, handed: Sequence[Signal], offsets: Offsets) -> None:
         self._config, self._handed, self._known = config, handed, 0
         self._requests = list[_Request]()
+        self._is_own: bool | None = False if offsets else None
+        """Whether reports are of the connector's first snapshot; None before it."""
         self.read = set[str]()
         """Tables that were read whole, as the connector names them."""
         self._take_offsets(offsets)
@@ -71,6 +73,8 @@ class RequestedReads:
             is_incremental = notification.get("aggregate_type") == INCREMENTAL
             if is_incremental and notification.get("type") == "ABORTED":
                 self._stop()
+            elif not is_incremental and self._is_own_now(notification):
+                continue
             for table, is_read in scanned(notification):
                 known = [it for it in self._requests if it.is_incremental == is_incremental and it.is_for(table)]
                 if is_read and known and not any(it.chooses(table) for it in known):
@@ -82,6 +86,14 @@ class RequestedReads:
         """Whether rows of a topic that were read are not known to be chosen by a condition."""
         table = identifier(self._config, table_of(topic, self._config))
         return not any(it.chooses(table) for it in self._requests)
+
+    def _is_own_now(self, notification: Mapping[str, Any]) -> bool:
+        """Whether a report is of the connector's first snapshot, by which no request is done."""
+        if notification.get("type") == STARTED and self._is_own is None:
+            self._is_own = True
+        elif notification.get("type") in ENDS:
+            self._is_own = False
+        return bool(self._is_own)
 
     def _take_signal(self, signal: Signal) -> None:
         if signal.type == "stop-snapshot":

@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from cdc_assets.config.engine import READ_LIST, EngineConfig
+from cdc_assets.config.engine import OVERRIDES, READ_LIST, EngineConfig
 from cdc_assets.connectors.engine.batch_step import batch_commits
 from cdc_assets.connectors.engine.feed import Chunk, EngineFeed, EngineStart, Habits
 from cdc_assets.connectors.engine.history import History
@@ -293,7 +293,7 @@ class EngineRun:
         files = {} if notification_topic(self._config) else batch.files
         read = {name.partition("@")[0] for name, own in files.items() if any(file.operations.get("r") for file in own)}
         known = [state.lists, *state.later_lists]
-        last = {name: text for name, text in known[-1].items() if name != READ_LIST}
+        last = {name: text for name, text in known[-1].items() if name not in (READ_LIST, OVERRIDES)}
         changed = None if last == self._config.lists else self._config.lists
         kept = [] if changed is None else still_read(self._config, [*known, changed], state.read_at)
         found = {*filter(self._requests.is_whole, read), *self._requests.read, *kept}

@@ -8,6 +8,7 @@ leaves out no more than a later one says nothing. The newest one stays as it is,
 import re
 from collections.abc import Mapping, Sequence
 
+from cdc_assets.config.engine import OVERRIDES
 from cdc_assets.config.filters import Names
 from cdc_assets.errors import ConfigurationError
 
@@ -108,7 +109,7 @@ def _narrowed(one: Lists, other: Lists) -> Lists | None:
 
 
 def _excludes(name: str) -> bool:
-    return ".exclude." in name
+    return ".exclude." in name or name == OVERRIDES
 
 
 def _common(item: str, wide: Sequence[str]) -> list[str] | None:

@@ -152,3 +152,13 @@ def test_rows_of_a_signal_table_whose_topic_has_another_name_are_seen() -> None:
     config = replace(CONFIG, properties={**CONFIG.properties, "signal.data.collection": "ORCLPDB1.C##DBZ.SIG$"})
     assert signal_topic(config) == "shop.C__DBZ.SIG_"
     assert signal_topic(replace(CONFIG, properties={})) == ""
+
+
+def test_the_first_snapshot_is_no_request() -> None:
+    """It may read chosen rows, by `snapshot.select.statement.overrides`."""
+    begin, end = (
+        lines(NOTES, {"aggregate_type": "Initial Snapshot", "type": kind}) for kind in ("STARTED", "COMPLETED")
+    )
+    handed = [asked("blocking", "db.a")]
+    assert read(handed, chunk(begin, scan("db.a"), end)) == []
+    assert read(handed, chunk(begin, scan("db.a"), end), chunk(begin, scan("db.a"), end)) == ["db.a"]
