@@ -102,7 +102,7 @@ def run_engine_for(
 
         def start(offsets: Offsets, history: Sequence[str]) -> EngineFeed:
             feed = start_connector(signalled, offsets, history)
-            feeds.append(RequestedSnapshot(feed, path, signal, topic, nudge, on_repeated=handed.append))
+            feeds.append(RequestedSnapshot(feed, path, handed, topic, nudge))
             return feeds[-1]
 
         summary = EngineRun(signalled, tables, start, on_batch).run(handed)
