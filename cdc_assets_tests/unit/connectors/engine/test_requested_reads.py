@@ -125,6 +125,7 @@ def test_a_request_by_which_a_table_could_not_be_read_is_over() -> None:
     both = [asked("incremental", "db.a", **CHOSEN), asked("incremental", "db.a")]
     refused = chunk(scan("db.a", INCREMENTAL, "SQL_EXCEPTION"))
     assert read(both, refused) == []
+    assert read(both[1:], refused) == []
     assert read(both, refused, chunk(scan("db.a", INCREMENTAL))) == ["db.a"]
 
 
