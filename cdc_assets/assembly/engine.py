@@ -95,16 +95,17 @@ def run_engine_for(
             "sink among them, by which the connector reports a snapshot",
             "remove the property, or add sink to it",
         )
-    feeds: list[RequestedSnapshot] = []
+    feeds, handed = list[RequestedSnapshot](), [signal]
     with TemporaryDirectory(prefix="cdc-signal-") as folder:
         path = Path(folder) / "signals.jsonl"
         signalled = with_file_channel(replace(config, max_duration_s=0.0), path)
 
         def start(offsets: Offsets, history: Sequence[str]) -> EngineFeed:
-            feeds.append(RequestedSnapshot(start_connector(signalled, offsets, history), path, signal, topic, nudge))
+            feed = start_connector(signalled, offsets, history)
+            feeds.append(RequestedSnapshot(feed, path, handed, topic, nudge))
             return feeds[-1]
 
-        summary = EngineRun(signalled, tables, start, on_batch).run([signal])
+        summary = EngineRun(signalled, tables, start, on_batch).run(handed)
     if troubles := [text for feed in feeds for text in feed.troubles]:
         raise EngineError(f"The snapshot was not taken. {' '.join(troubles)}")
     return summary

@@ -14,6 +14,7 @@ from typing import Any, Final
 from cdc_assets.config.formats import flat
 from cdc_assets.config.load import overrides, read_properties, substitute
 from cdc_assets.config.masks import Masks
+from cdc_assets.config.patterns import expression_for
 from cdc_assets.config.properties import PROPERTIES, property_of
 from cdc_assets.config.reader import FILES, KAFKA
 from cdc_assets.config.settings import LakeSettings, MetricsSettings
@@ -38,6 +39,7 @@ _POLL_S: Final = 0.5
 """Debezium's default."""
 _WITH_ROWS: Final = ("always", "initial", "initial_only", "when_needed")
 READ_LIST: Final = "snapshot.include.collection.list"
+OVERRIDES: Final = "snapshot.select.statement.overrides"
 _LIST: Final = re.compile(r"(database|schema|table)\.(include|exclude)\.list")
 _KEPT_BY_US: Final = ("offset.", "schema.history.internal", "tasks.max")
 """Where Debezium would keep what is kept in the lake; but what of the history is stored may be said."""
@@ -117,8 +119,14 @@ class EngineConfig:
     @property
     def read_lists(self) -> Mapping[str, str]:
         """The lists of tables whose rows the connector's own snapshot reads."""
-        text = self.properties.get(READ_LIST, "")
-        return {**self.lists, READ_LIST: text} if text.strip() else self.lists
+        return {**self.lists, **self.row_lists}
+
+    @property
+    def row_lists(self) -> Mapping[str, str]:
+        """Those that matter to rows only: of tables that its own snapshot reads, and of those of which a statement chooses the rows."""
+        read, overridden = (self.properties.get(name, "") for name in (READ_LIST, OVERRIDES))
+        names = ",".join(expression_for(name.strip()) for name in overridden.split(",") if name.strip())
+        return {name: text for name, text in ((READ_LIST, read), (OVERRIDES, names)) if text.strip()}
 
     @property
     def poll_interval_s(self) -> float:

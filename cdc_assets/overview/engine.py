@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from cdc_assets.config.engine import READ_LIST, EngineConfig
+from cdc_assets.config.engine import OVERRIDES, READ_LIST, EngineConfig
 from cdc_assets.connectors.engine.overview import EngineOverview, EngineTopic
 from cdc_assets.connectors.engine.row_reads import lacking, left_out
 from cdc_assets.connectors.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
@@ -58,7 +58,10 @@ _SOURCE = "the source"
 _OF_OTHERS = "Other programs wrote the events, so there is no database whose log could be compared."
 _STOPPED = "Next: remove the reason; the next run of the capture continues there."
 _NOT_READ = "its existing rows were not read since it was let through"
-_LEFT_OUT = f"{READ_LIST} leaves its existing rows out"
+_ON_PURPOSE = {
+    READ_LIST: f"{READ_LIST} leaves its existing rows out",
+    OVERRIDES: f"{OVERRIDES} chooses among its existing rows",
+}
 _HEARD = ("complete", "quiet")
 
 
@@ -185,18 +188,23 @@ def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Mapping[T
     if answers is None or state.lists is None or not config.reads_rows:
         return {}
     lists = (state.lists, *state.later_lists)
-    captured = [{name: text for name, text in one.items() if name != READ_LIST} for one in lists]
-    is_left_out, misses = left_out(config), lacking(config, captured, state.read_at)
-    found = filter(lacking(config, lists, state.read_at), answers.tables)
-    return {table: _LEFT_OUT if is_left_out(table) and not misses(table) else _NOT_READ for table in found}
+    captured = [{name: text for name, text in one.items() if name not in _ON_PURPOSE} for one in lists]
+    misses = lacking(config, captured, state.read_at)
+    on_purpose = {text: left_out(config, name) for name, text in _ON_PURPOSE.items()}
+
+    def reason(table: TableId) -> str:
+        wanted = (text for text, is_left_out in on_purpose.items() if is_left_out(table) and not misses(table))
+        return next(wanted, _NOT_READ)
+
+    return {table: reason(table) for table in filter(lacking(config, lists, state.read_at), answers.tables)}
 
 
 def _lacking(tables: Mapping[TableId, str]) -> Iterator[Trouble]:
     for table in (table for table, reason in tables.items() if reason == _NOT_READ):
         yield Trouble(
             str(table),
-            "whether the lake has all of its rows is not known: the configuration left it out at the connector's own snapshot, or for a while "
-            "since then, and after that its existing rows were not read. Next: materialize its snapshot asset, or request a snapshot of all its "
+            "whether the lake has all of its rows is not known: the configuration left it out, or rows of it, at the connector's own snapshot or "
+            "for a while since then, and after that its existing rows were not read. Next: materialize its snapshot asset, or request a snapshot of all its "
             "rows by the signal job or the signal table",
         )
 
@@ -264,14 +272,14 @@ def _tables(
         if topic.table in unread_rows:
             found_table = replace(found_table, reason=found_table.reason or unread_rows[topic.table])
         yield replace(found_table, headroom_h=headroom_h) if found_table.condition == "streaming" else found_table
-    is_left_out = left_out(overview.config)
+    is_left_out = left_out(overview.config, READ_LIST)
     for table in answers.tables if answers else ():
         if table not in found and table in unread_rows:
             yield TableReport(table, "", "streaming" if streams else "not captured", unread_rows[table])
         elif table not in found and overview.known:  # an empty table has no topic before its first event
             yield TableReport(table, "", "streaming" if streams else "snapshotted", "no event of it yet")
         elif table not in found and is_left_out(table):
-            yield TableReport(table, "", "streaming" if streams else "not captured", _LEFT_OUT)
+            yield TableReport(table, "", "streaming" if streams else "not captured", _ON_PURPOSE[READ_LIST])
         elif table not in found:
             yield TableReport(table, "", "waiting", "the first run of the connector reads it")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from cdc_assets.config.engine import READ_LIST, EngineConfig
+from cdc_assets.config.engine import OVERRIDES, READ_LIST, EngineConfig
 from cdc_assets.config.filters import Names
 from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.core.identifiers import TableId
@@ -47,11 +47,12 @@ def passing(config: EngineConfig, lists: Mapping[str, str]) -> Callable[[TableId
     has_schemas = config.kind not in ("mysql", "mariadb")
     own = replace(config, properties=lists)
     accepts = ConnectorFilter(own, "schema" if has_schemas else "database", "table").accepts
-    read = _names(own, READ_LIST)
+    read, overridden = _names(own, READ_LIST), _names(own, OVERRIDES)
 
     def passes(table: TableId) -> bool:
         name = table.within_database if has_schemas else str(table)
         is_read = not read or read.match(identifier(config, table))
-        return is_read and accepts(database=(table.database,), schema=(table.schema,), table=(name,))
+        is_whole = not overridden.match(identifier(config, table), table.within_database)
+        return is_read and is_whole and accepts(database=(table.database,), schema=(table.schema,), table=(name,))
 
     return passes

@@ -275,7 +275,8 @@ def _after(state: BatchState, row: Row) -> BatchState:
 def _listed(state: BatchState, batch: Batch) -> Mapping[str, Any]:
     """What is recorded of lists and reads after a batch."""
     if batch.anew:
-        return {"lists": batch.lists, "later_lists": (), "read_at": {}}
+        read_at = {} if batch.lists is None else dict.fromkeys(batch.read, 0)
+        return {"lists": batch.lists, "later_lists": (), "read_at": read_at}
     if batch.lists is None or state.lists is None:
         return {"read_at": {**state.read_at, **dict.fromkeys(batch.read, len(state.later_lists))}}
     lists = (state.lists, *state.later_lists, batch.lists)

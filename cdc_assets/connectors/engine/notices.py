@@ -42,11 +42,12 @@ def refused(notification: Mapping[str, Any]) -> list[str]:
     return [str(more["scanned_collection"])] if more.get("status") == "SQL_EXCEPTION" else []
 
 
-def scanned(notification: Mapping[str, Any]) -> list[str]:
-    """The table that a snapshot has read to its end, as the connector names it."""
+def scanned(notification: Mapping[str, Any]) -> list[tuple[str, bool]]:
+    """The table that a snapshot is done with, as the connector names it, and whether it was read."""
     more = dict(notification.get("additional_data") or {})
-    is_read = notification.get("type") == "TABLE_SCAN_COMPLETED" and (more.get("status") or _READ[0]) in _READ
-    return [str(more["scanned_collection"])] if is_read and more.get("scanned_collection") else []
+    if notification.get("type") != "TABLE_SCAN_COMPLETED" or not more.get("scanned_collection"):
+        return []
+    return [(str(more["scanned_collection"]), (more.get("status") or _READ[0]) in _READ)]
 
 
 class SnapshotNotices:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.config.patterns import PatternError, expression_for, matches
 from cdc_assets.connectors.engine.feed import Chunk, Offsets
-from cdc_assets.connectors.engine.notices import INCREMENTAL, notifications, scanned
+from cdc_assets.connectors.engine.notices import ENDS, INCREMENTAL, STARTED, notifications, scanned
 from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.topics import notification_topic, signal_topic, table_of
 from cdc_assets.core.signal import Signal
@@ -27,15 +27,17 @@ class _Request:
     """A snapshot that was requested.
 
     Args:
+        id: of its signal; empty if that is not known.
         names: expressions for its tables.
         conditions: those of which a condition chooses the rows.
         done: tables of which it was reported.
     """
 
+    id: str
     is_incremental: bool
     names: Sequence[str]
     conditions: Sequence[str]
-    done: set[str] = field(default_factory=set)
+    done: set[str] = field(default_factory=set, compare=False)
 
     def is_for(self, table: str) -> bool:
         return table not in self.done and _name(self.names, table)
@@ -55,6 +57,8 @@ class RequestedReads:
     def __init__(self, config: EngineConfig, handed: Sequence[Signal], offsets: Offsets) -> None:
         self._config, self._handed, self._known = config, handed, 0
         self._requests = list[_Request]()
+        self._is_own: bool | None = False if offsets else None
+        """Whether reports are of the connector's first snapshot; None before it."""
         self.read = set[str]()
         """Tables that were read whole, as the connector names them."""
         self._take_offsets(offsets)
@@ -62,14 +66,18 @@ class RequestedReads:
     def take(self, chunk: Chunk) -> None:
         """Take requests and reports of a chunk."""
         new, self._known = self._handed[self._known :], len(self._handed)
-        self._requests += filter(None, map(_requested, new))
-        self._requests += filter(None, map(_requested, _rows(chunk, signal_topic(self._config))))
+        for signal in (*new, *_rows(chunk, signal_topic(self._config))):
+            self._take_signal(signal)
         self._take_offsets(chunk.offsets)
         for notification in notifications(chunk, notification_topic(self._config)):
             is_incremental = notification.get("aggregate_type") == INCREMENTAL
-            for table in scanned(notification):
+            if is_incremental and notification.get("type") == "ABORTED":
+                self._stop()
+            elif not is_incremental and self._is_own_now(notification):
+                continue
+            for table, is_read in scanned(notification):
                 known = [it for it in self._requests if it.is_incremental == is_incremental and it.is_for(table)]
-                if known and not any(it.chooses(table) for it in known):
+                if is_read and known and not any(it.chooses(table) for it in known):
                     self.read.add(table)
                 for oldest in known[:1]:
                     oldest.done.add(table)
@@ -79,19 +87,39 @@ class RequestedReads:
         table = identifier(self._config, table_of(topic, self._config))
         return not any(it.chooses(table) for it in self._requests)
 
+    def _is_own_now(self, notification: Mapping[str, Any]) -> bool:
+        """Whether a report is of the connector's first snapshot, by which no request is done."""
+        if notification.get("type") == STARTED and self._is_own is None:
+            self._is_own = True
+        elif notification.get("type") in ENDS:
+            self._is_own = False
+        return bool(self._is_own)
+
+    def _take_signal(self, signal: Signal) -> None:
+        if signal.type == "stop-snapshot":
+            self._stop()
+        request = _requested(signal)
+        if request is not None and request not in self._requests:  # a signal of the file may wait in the lake, too
+            self._requests.append(request)
+
+    def _stop(self) -> None:
+        """Forget incremental snapshots; the connector's offset shows those that it takes all the same."""
+        self._requests = [it for it in self._requests if not it.is_incremental]
+
     def _take_offsets(self, offsets: Offsets) -> None:
         """Incremental snapshots by the offset: also those of former runs, and by signals that are not seen here."""
         for _, offset in offsets:
             try:
                 entries = json.loads(offset.get(_COLLECTIONS) or "[]")
-                tables = {str(entry[f"{_COLLECTIONS}_id"]): entry for entry in entries}
+                tables = [(str(entry[f"{_COLLECTIONS}_id"]), entry) for entry in entries]
             except (ValueError, TypeError, KeyError):  # of a connector that records it in another form
                 continue
-            for table, entry in tables.items():
-                if not any(it.is_incremental and it.is_for(table) for it in self._requests):
-                    is_chosen = any("condition" in name and text for name, text in entry.items())
+            for table, entry in tables:
+                known = [it for it in self._requests if it.is_incremental and it.is_for(table)]
+                is_chosen = any("condition" in name and text for name, text in entry.items())
+                if not known or (is_chosen and not any(it.chooses(table) for it in known)):
                     names = [expression_for(table)]
-                    self._requests.append(_Request(True, names, names if is_chosen else []))
+                    self._requests.append(_Request("", True, names, names if is_chosen else []))
 
 
 def _rows(chunk: Chunk, topic: str) -> Iterator[Signal]:
@@ -119,7 +147,8 @@ def _requested(signal: Signal) -> _Request | None:
     ]
     conditions += [_ALL] if data.get("additional-condition") else []
     is_incremental = str(data.get("type", "incremental")).lower() != "blocking"
-    return _Request(is_incremental, [str(name) for name in names] if isinstance(names, list) else [], conditions)
+    texts = [str(name) for name in names] if isinstance(names, list) else []
+    return _Request(signal.id, is_incremental, texts, conditions)
 
 
 def _name(expressions: Sequence[str], table: str) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from cdc_assets.config.engine import READ_LIST, EngineConfig
+from cdc_assets.config.engine import EngineConfig
 from cdc_assets.connectors.engine.filters import passing
 from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.table_lists import Lists
@@ -32,9 +32,9 @@ def lacking(config: EngineConfig, lists: Sequence[Lists], read_at: Mapping[str, 
     return lacks
 
 
-def left_out(config: EngineConfig) -> Callable[[TableId], bool]:
-    """Whether the settings leave a table's rows out of the connector's own snapshot."""
-    return lacking(config, [{READ_LIST: config.properties.get(READ_LIST, "")}], {})
+def left_out(config: EngineConfig, name: str) -> Callable[[TableId], bool]:
+    """Whether one of `EngineConfig.row_lists` leaves rows of a table out of the connector's own snapshot."""
+    return lacking(config, [{name: config.row_lists.get(name, "")}], {})
 
 
 def still_read(config: EngineConfig, lists: Sequence[Lists], read_at: Mapping[str, int]) -> list[str]:

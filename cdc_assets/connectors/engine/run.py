@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from cdc_assets.config.engine import READ_LIST, EngineConfig
+from cdc_assets.config.engine import OVERRIDES, READ_LIST, EngineConfig
 from cdc_assets.connectors.engine.batch_step import batch_commits
 from cdc_assets.connectors.engine.feed import Chunk, EngineFeed, EngineStart, Habits
 from cdc_assets.connectors.engine.history import History
@@ -285,18 +285,19 @@ class EngineRun:
     def _with_reads(self, batch: Batch) -> Batch:
         """The batch with what shows of which tables the rows were read: ends of scans; without notifications of these, rows."""
         if batch.anew:
-            return replace(batch, lists=self._config.read_lists if self._config.reads_rows else None)
+            lists = self._config.read_lists if self._config.reads_rows else None
+            return replace(batch, lists=lists, read=sorted(self._requests.read))
         state = self._ledger.state
         if state.lists is None:
             return batch
         files = {} if notification_topic(self._config) else batch.files
         read = {name.partition("@")[0] for name, own in files.items() if any(file.operations.get("r") for file in own)}
         known = [state.lists, *state.later_lists]
-        last = {name: text for name, text in known[-1].items() if name != READ_LIST}
-        lists = None if last == self._config.lists else self._config.lists
-        kept = [] if lists is None else still_read(self._config, [*known, lists], state.read_at)
+        last = {name: text for name, text in known[-1].items() if name not in (READ_LIST, OVERRIDES)}
+        changed = None if last == self._config.lists else self._config.lists
+        kept = [] if changed is None else still_read(self._config, [*known, changed], state.read_at)
         found = {*filter(self._requests.is_whole, read), *self._requests.read, *kept}
-        return replace(batch, lists=lists, read=sorted(found))
+        return replace(batch, lists=changed, read=sorted(found))
 
     def _carry_out(self, batch: Batch, *, is_recorded: bool) -> None:
         commits = batch_commits(self._tables, batch, history_directory(self._config.topic_prefix))

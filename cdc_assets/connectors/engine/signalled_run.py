@@ -184,7 +184,7 @@ class RequestedSnapshot:
     Args:
         feed: the connector.
         path: the private signal file.
-        signal: the request.
+        handed: the request; is given another one for tables that are requested once more.
         topic: of the connector's notifications.
         nudge: called every few seconds until the connector takes up the signal.
         patience_s: how long it may take to do so, without the time in which this process was stopped.
@@ -194,12 +194,13 @@ class RequestedSnapshot:
         self,
         feed: EngineFeed,
         path: Path,
-        signal: Signal,
+        handed: list[Signal],
         topic: str,
         nudge: Callable[[], None] = lambda: None,
         patience_s: float = _TAKEN_UP_S,
     ) -> None:
-        self._feed, self._path, self._signal, self._topic = feed, path, signal, topic
+        self._feed, self._path, self._topic = feed, path, topic
+        self._handed, self._signal = handed, handed[-1]
         self._patience_s, self._nudge, self._nudged = patience_s, nudge, 0.0
         self._is_sent, self._waited_s = False, 0.0
         self._begun = self._ended = self._has_repeated = False
@@ -277,6 +278,7 @@ class RequestedSnapshot:
         data = json.loads(self._signal.data or "{}")
         data["data-collections"] = [expression_for(name) for name in self._refused]
         self._signal = replace(self._signal, id=f"{self._signal.id}-again", data=json.dumps(data))
+        self._handed.append(self._signal)
         self.troubles, self._refused = [], []
         self._is_sent, self._begun, self._waited_s, self._has_repeated = False, False, 0.0, True
 

@@ -8,6 +8,7 @@ leaves out no more than a later one says nothing. The newest one stays as it is,
 import re
 from collections.abc import Mapping, Sequence
 
+from cdc_assets.config.engine import OVERRIDES
 from cdc_assets.config.filters import Names
 from cdc_assets.errors import ConfigurationError
 
@@ -18,6 +19,8 @@ _NAME = re.compile(r"(?:[A-Za-z0-9_ @.-]|\\\.)+")
 _LETTER = re.compile(r"\\\.|.")
 _ANY = ""
 """In place of a letter that may be any."""
+_MOST = 100_000
+"""Pairs of expressions that are compared; of longer lists it is not known what they have in common."""
 
 
 def folded(lists: Sequence[Lists], read_at: Mapping[str, int]) -> tuple[list[Lists], dict[str, int]]:
@@ -80,7 +83,9 @@ def _leaves_out_all_of(later: Lists, one: Lists) -> bool:
 
 def _within(narrow: Sequence[str], wide: Sequence[str]) -> bool:
     """Whether a list lets through, for sure, only what another one does; one that is empty lets all through."""
-    return bool(narrow) and all(_common(item, wide) == [item] for item in narrow)
+    if set(narrow) <= set(wide):
+        return bool(narrow)
+    return len(narrow) * len(wide) <= _MOST and all(_common(item, wide) == [item] for item in narrow)
 
 
 def _narrowed(one: Lists, other: Lists) -> Lists | None:
@@ -91,6 +96,8 @@ def _narrowed(one: Lists, other: Lists) -> Lists | None:
         if not own or not others or _excludes(name):
             found[name] = ",".join(dict.fromkeys([*own, *others]))
             continue
+        if len(set(own) - set(others)) * len(others) + len(set(others) - set(own)) * len(own) > _MOST:
+            return None
         ways = ([_common(item, wide) for item in narrow] for narrow, wide in ((own, others), (others, own)))
         parts = next((way for way in ways if None not in way), None)
         if parts is None:
@@ -102,7 +109,7 @@ def _narrowed(one: Lists, other: Lists) -> Lists | None:
 
 
 def _excludes(name: str) -> bool:
-    return ".exclude." in name
+    return ".exclude." in name or name == OVERRIDES
 
 
 def _common(item: str, wide: Sequence[str]) -> list[str] | None:

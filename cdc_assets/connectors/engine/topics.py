@@ -42,7 +42,8 @@ def notification_topic(config: EngineConfig) -> str:
 def signal_topic(config: EngineConfig) -> str:
     """Where rows of the connector's signal table go, if it reads that; empty if it has none."""
     parts = config.properties.get("signal.data.collection", "").strip().split(".")
-    return config.delimiter.join([config.topic_prefix, *parts[-2:]]) if all(parts) else ""
+    name = config.delimiter.join([config.topic_prefix, *parts[-2:]])
+    return sanitized(name, EventSettings(config.topic_prefix, config.delimiter)) if all(parts) else ""
 
 
 def with_notifications(config: EngineConfig) -> EngineConfig:

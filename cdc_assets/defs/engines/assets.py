@@ -141,7 +141,7 @@ def _left_out(
     catalog: ConnectorCatalog, context: dg.AssetExecutionContext, resource: ConnectorResource
 ) -> Sequence[dg.AssetKey]:
     """Selected tables whose rows the connector's own snapshot does not read."""
-    is_left_out = left_out(resource.settings())
+    is_left_out = left_out(resource.settings(), READ_LIST)
     found = {key: table for key, table in catalog.keys("snapshot").items() if key in context.selected_asset_keys}
     unread = {key: table for key, table in found.items() if is_left_out(table)}
     if unread:

@@ -51,3 +51,19 @@ def test_tables_that_the_first_snapshot_leaves_out_are_not_called_read(shop: Dep
     assert [trouble.where for trouble in report(shop).unknown] == ["db.items2", "db.items3"]
     shop.more["snapshot.include.collection.list"] = "db[.](?<![a-z]{2,})items1"
     assert [trouble.where for trouble in report(shop).unknown] == ["db.items2", "db.items3"]
+
+
+def test_tables_of_which_a_statement_chooses_the_rows_are_not_called_read(shop: Deployment) -> None:
+    shop.more["snapshot.select.statement.overrides"] = "db.items2, db.items3"
+    assert shop.changes().success
+    chosen = "snapshot.select.statement.overrides chooses among its existing rows"
+    assert reasons(shop) == {"items1": "", "items2": chosen, "items3": chosen}
+    assert report(shop).unknown == (), "they are not wanted"
+    shop.more["snapshot.select.statement.overrides"] = "db.items2"
+    assert [trouble.where for trouble in report(shop).unknown] == ["db.items3"]
+    end = shop.database.end = 11
+    shop.connector = Connector([*shop.connector._events, event(end, topic="shop.db.items1", op="c")])
+    assert shop.changes().success
+    assert ConnectorResource(properties=shop.properties()).overview().state.later_lists == ()
+    del shop.more["snapshot.select.statement.overrides"]
+    assert [trouble.where for trouble in report(shop).unknown] == ["db.items2", "db.items3"]

@@ -43,7 +43,8 @@ def test_a_connector_has_two_minutes_to_act_on_a_signal_in_which_nobody_sleeps(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(signalled_run, "time", clock)
-    run = RequestedSnapshot(Silent(clock, look_s), tmp_path / "signals", Signal("s", "execute-snapshot", None), "notes")
+    handed = [Signal("s", "execute-snapshot", None)]
+    run = RequestedSnapshot(Silent(clock, look_s), tmp_path / "signals", handed, "notes")
     for _ in range(looks):
         run.next(1.0)
     with pytest.raises(EngineError, match="has not acted on the signal s within 120 s"):
@@ -91,9 +92,11 @@ def test_a_table_that_was_refused_is_asked_for_once_more(
 ) -> None:
     path, data = tmp_path / "signals", '{"type": "incremental", "data-collections": ["public\\\\.(items|orders)"]}'
     feed = Told(path, statuses)
-    run = RequestedSnapshot(feed, path, Signal("s", "execute-snapshot", data), NOTES)
+    handed = [Signal("s", "execute-snapshot", data)]
+    run = RequestedSnapshot(feed, path, handed, NOTES)
     for _ in range(6):
         run.next(1.0)
     assert [signal["id"] for signal in feed.taken] == ["s", "s-again"][:asked]
+    assert [signal.id for signal in handed] == ["s", "s-again"][:asked], "the run knows what is requested"
     assert all(signal["data"]["data-collections"] == ["public\\.items"] for signal in feed.taken[1:])
     assert (run.started, not run.troubles) == (True, is_read)

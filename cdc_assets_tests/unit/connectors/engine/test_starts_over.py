@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.connectors.engine.feed import Chunk, Offsets
+from cdc_assets.connectors.engine.feed import Chunk, Lines, Offsets
 from cdc_assets.connectors.engine.ledger import FOLDING, Batch, BatchState, Gap
 from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.connectors.engine.run import EngineRun, EngineSummary
 from cdc_assets.connectors.engine.source import LogPoint, binlog_point
+from cdc_assets.core.signal import Signal
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
@@ -164,6 +165,35 @@ def test_tables_that_an_older_version_has_folded_as_read_are_still_read() -> Non
     assert (later.lists, later.later_lists) == (state.lists, (wide,))
     assert later.read_at == {"shop.db.b": 0, "shop.db.c": 1}
     assert FOLDING.state([row("state", dict(FOLDING.encode(later)))]) == later
+
+
+def test_tables_that_were_read_in_the_batch_of_the_first_snapshot_are_read() -> None:
+    read = Batch(0, {}, [], 1, anew=True, lists={"table.include.list": "a"}, read=["db.b"])
+    assert FOLDING.state([planned(read)]).read_at == {"db.b": 0}
+    assert FOLDING.state([planned(replace(read, lists=None))]).read_at == {}
+
+
+class Scanned(ListFeed):
+    """A connector that reports the end of a requested scan with its first snapshot."""
+
+    def _chunk(self, number: int, start: int, end: int) -> Chunk:
+        texts = [{"type": "string", "optional": True, "field": name} for name in ("type", "scanned_collection")]
+        more = {"type": "struct", "optional": True, "field": "additional_data", "fields": texts[1:]}
+        schema = {"type": "struct", "optional": False, "name": "n.Value", "fields": [texts[0], more]}
+        value = {"type": "TABLE_SCAN_COMPLETED", "additional_data": {"scanned_collection": "db.t1"}}
+        line = json.dumps({"n": end, "key": None, "value": value, "headers": []}).encode() + b"\n"
+        chunk = super()._chunk(number, start, end)
+        return replace(chunk, lines=[*chunk.lines, Lines("shop.notes", 9, None, schema, 1, 1000, line)], anew=True)
+
+
+def test_a_scan_that_ends_in_the_batch_of_the_first_snapshot_is_recorded(tmp_path: Path) -> None:
+    config = config_for(tmp_path)
+    sink = {"notification.enabled.channels": "sink", "notification.sink.topic.name": "shop.notes"}
+    config = replace(config, properties={**config.properties, **sink})
+    tables = TopicTables(Location.of(config.lake), "shop")
+    request = Signal("s", "execute-snapshot", '{"type": "blocking", "data-collections": ["db.t1"]}')
+    EngineRun(config, tables, Scanned([event(1, topic="shop.t0", op="r")], [1]), habits=READY).run([request])
+    assert EngineOverview(config).state.read_at == {"db.t1": 0}
 
 
 @pytest.mark.parametrize("place", [None, (1, 300, 0)])

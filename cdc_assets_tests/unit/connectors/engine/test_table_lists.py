@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from time import process_time
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
@@ -99,3 +100,17 @@ def test_lists_that_change_for_ever_do_not_grow() -> None:
     left: list[Change] = [({"table.exclude.list": f"db.t{n % 5}"}, frozenset([f"t{(n + 1) % 5}"])) for n in range(40)]
     state, *_ = states({}, left)
     assert len(state.later_lists) <= 6
+
+
+def test_very_long_lists_in_two_spellings_are_judged_soon() -> None:
+    numbers = range(2000)
+    plain = {"table.include.list": ",".join(f"db.t{n}" for n in numbers)}
+    quoted = {"table.include.list": ",".join(rf"db\.t{n}" for n in numbers if n != 7)}
+    begun = process_time()
+    state, lists, read_at = states(plain, [(quoted, frozenset()), (plain, frozenset()), (plain, frozenset(["a"]))])
+    assert process_time() - begun < 5
+    assert state.lists is not None
+    few = lacking(CONFIG, (state.lists, *state.later_lists), state.read_at)
+    all_ = lacking(CONFIG, lists, read_at)
+    tables = [TableId("db", "", name) for name in ("t6", "t7", "t2000")]
+    assert [few(table) for table in tables] == [all_(table) for table in tables] == [False, True, True]
