@@ -21,6 +21,8 @@ PROPERTY_OF_RULE = {
     "hash_v2": "column.mask.hash.v2.<algorithm>.with.salt.<salt>",
 }
 """For messages; without the salt, which is secret."""
+_DIGITS = 4
+"""Hex digits of a salt's digest: enough to see that there is another salt, too few to find out which one."""
 
 
 def rule_for(table: TableId, column: Column, rules: Iterable[ColumnRule]) -> ColumnRule | None:
@@ -39,7 +41,8 @@ def rule_text(rule: ColumnRule) -> str:
         return rule.kind
     if rule.kind == "truncate":
         return f"{rule.kind} {rule.length}"
-    return f"{rule.kind} {hashlib.sha256(f'{rule.algorithm} {rule.salt}'.encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(f"{rule.algorithm.upper()} {rule.salt}".encode()).hexdigest()
+    return f"{rule.kind} {digest[:_DIGITS]}"
 
 
 def hides(table: TableId, column: str, settings: EventSettings) -> bool:

@@ -66,7 +66,7 @@ class EventPlan:
         settings: settings from which the plan was made.
         connector: identity of the writer.
         warnings: messages for the operator, logged when the structure is recorded.
-        hidden: without columns that identify rows, whose values keys hold as they are.
+        hidden: without columns left out that identify rows, whose values keys hold as they are.
     """
 
     table: TableId
@@ -121,7 +121,7 @@ def plan_events(
     topic = topic_name(schema.table, settings)
     layout = _topic_schema(topic, columns, key, settings)
     shown = {column.name: column.rule for column in columns if column.in_value}
-    rules = {name: shown.get(name, EXCLUDED) for name in mapped if name not in (schema.key or key)}
+    rules = {name: shown.get(name, "" if name in (schema.key or key) else EXCLUDED) for name in mapped}
     hidden = tuple((name, rule) for name, rule in rules.items() if rule)
     return EventPlan(schema.table, topic, columns, key, layout, settings, connector, tuple(warnings), hidden)
 

@@ -266,7 +266,9 @@ class RoundReader:
             remove_attempt(self._staging.location, [chunked.directory], window_id, attempt)
             return None
         files = tuple(file for written in built if written is not None for file in written)
-        return RoundReads(window_id, chunked.directory, files, read.last, read.finished, current.entry)
+        return RoundReads(
+            window_id, chunked.directory, files, read.last, read.finished, current.entry, chunked.plan.hidden
+        )
 
     def discard(self, current: Round) -> None:
         """Remove a round's staged files, at once or as soon as it is read; the next claim removes any that remain."""

@@ -59,7 +59,7 @@ from cdc_assets.shared.forks import check_recovery_fork
 from cdc_assets.shared.losses import Losses
 from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.shared.progress import Progress, ProgressListener, RangesRead, TableProgress, TroubledTable
-from cdc_assets.shared.shown import shown_otherwise
+from cdc_assets.shared.shown import read_otherwise
 from cdc_assets.signals.notices import ends, in_progress, scanned
 from cdc_assets.signals.table import NewRows, is_readable
 from cdc_assets.signals.watch import SignalWatch
@@ -123,7 +123,7 @@ class IncrementalSnapshot:
             return
         table = self._ledger.state.tables.get(state.reads.entry.table)
         is_given_up = self._is_lost if table is not None and table.streams else self._is_left_out
-        if is_given_up(state.reads):
+        if is_given_up(state.reads) or self._is_late(state.reads):
             # its topic has lost data since and may not be written; or the files are lost, and the rows are read again
             self._watch.record(database, dataclasses.replace(state, reads=None))
         else:
@@ -139,6 +139,11 @@ class IncrementalSnapshot:
     def _is_left_out(self, reads: RoundReads) -> bool:
         """Make sure that no run that was believed dead commits recorded files; False if it has."""
         return not reads.files or leave_out_if_readable(self._lake.tables, reads.directory, reads.window_id)
+
+    def _is_late(self, reads: RoundReads) -> bool:
+        """Whether the number under which it must be recorded what was hidden from READs has passed, and nobody commits them any more."""
+        has_passed = self._lake.tables.reached(self._lake.history.directory) >= reads.window_id
+        return has_passed and read_otherwise(self._lake, self._ledger, reads) is not None and self._is_left_out(reads)
 
     def discard_rounds(self, database: str) -> None:
         """Discard rounds in flight; they are read again between new markers."""
@@ -346,17 +351,16 @@ class IncrementalSnapshot:
 
         if built is not None:
             check_recovery_fork(self._ledger, self._server.source, database)
+        else:
+            self._record_shown(reads)
         complete = partial(self._advance, database, reads)
         commits = chunk_commits(self._lake.tables, reads)
         step = Step(reads.window_id, commits, record, complete, is_recorded=built is None)
         carry_out(step, self._lake.tables.require_files)
 
     def _record_shown(self, reads: RoundReads) -> None:
-        """Record what the settings hide from READs, if no change has come by them."""
-        state, now = self._ledger.state.tables[reads.entry.table], self._ledger.clock.now()
-        known = self._lake.history.of_instance(state.table, state.identity)
-        assert known is not None and state.position is not None  # noqa: S101, PT018 - its rows were read by it
-        other = shown_otherwise(self._lake, state, known, state.position, now)
+        """Record what the settings hid from READs, if no change has come by them; nothing if an earlier run has recorded it."""
+        other = read_otherwise(self._lake, self._ledger, reads)
         self._lake.record(reads.window_id, [] if other is None else [other])
 
     def _advance(self, database: str, reads: RoundReads) -> None:

@@ -78,6 +78,7 @@ class RoundReads:
         last: key up to which rows were read.
         finished: whether the table has no further row.
         entry: state of the queued table at that time.
+        hidden: columns that they do not show as they are (`EventPlan.hidden`); None if it was not recorded.
     """
 
     window_id: int
@@ -86,6 +87,7 @@ class RoundReads:
     last: Key
     finished: bool
     entry: QueuedTable
+    hidden: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

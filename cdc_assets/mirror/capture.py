@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 
 import pyarrow as pa
 
@@ -271,6 +271,7 @@ class CaptureMirrors:
         """
         state = self._manifest.read()
         entries = self._entries()
+        states = cache(self.states)
         found: list[MirroredTable] = []
         troubles: dict[str, CdcError] = {}
         for table in self._chosen(state, wanted):
@@ -278,14 +279,19 @@ class CaptureMirrors:
             known = entries.get(table, ())
             if only_keys:
                 known = [replace(entry, hidden=None) for entry in known]
-            one = attempted(topic, troubles, partial(self._found, table, topic, state, known))
+            one = attempted(topic, troubles, partial(self._found, table, topic, state, known, states))
             if one is not None:
                 found.append(one)
                 troubles |= {topic: one.halt} if one.halt is not None else {}
         return found, troubles
 
     def _found(
-        self, table: TableId, topic: str, state: CaptureState, known: Sequence[HistoryEntry]
+        self,
+        table: TableId,
+        topic: str,
+        state: CaptureState,
+        known: Sequence[HistoryEntry],
+        states: Callable[[], Mapping[str, MirrorState]],
     ) -> MirroredTable | None:
         """What is known of a table; None if it has no events yet."""
         drops = [entry.lsn for entry in known if entry.kind == "DROP"]
@@ -308,7 +314,7 @@ class CaptureMirrors:
             return self._described(topic, generations, known, former, target.position)
 
         unmade = MirrorState()
-        one = described(self.states().get(topic, unmade) if found else unmade)
+        one = described(states().get(topic, unmade) if found else unmade)
         return replace(one, newest=described(unmade)) if one.is_partial else one
 
     def _described(

@@ -36,6 +36,7 @@ from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotTable
 from cdc_assets.shared.instances import newest
 from cdc_assets.shared.parts import CaptureParts
+from cdc_assets.shared.shown import shown_otherwise
 from cdc_assets.snapshot.plan import SnapshotPlanner
 
 _UNKNOWN = 0
@@ -99,6 +100,7 @@ class Structures:
         """Entries that are not in the history yet."""
         history, now = self._lake.history, self._ledger.clock.now()
         new: list[HistoryEntry] = []
+        shown: list[HistoryEntry] = []
         for table, entry in self._current(run, now):
             if self._joined(table):
                 entry = dataclasses.replace(entry, lsn=table.low.next(), snapshot=None)
@@ -107,6 +109,11 @@ class Structures:
             entry = dataclasses.replace(entry, hidden=self._lake.hidden(entry.schema, entry.captured))
             known = history.of_instance(entry.table, entry.identity)
             repeated = bool(run.signal) and table.object_id != _UNKNOWN
+            partly, latest = self._shown_partly(table, now), history.latest(entry.table)
+            if partly is not None and latest is not None and partly.lsn > entry.lsn:
+                partly = dataclasses.replace(entry, kind="ALTER", lsn=partly.lsn, snapshot=None)
+                entry = dataclasses.replace(entry, hidden=latest.hidden)
+            shown += [] if partly is None else [partly]
             if (
                 repeated
                 or known is None
@@ -115,12 +122,11 @@ class Structures:
                 or known.schema.object_id != entry.schema.object_id
             ):
                 new.append(entry)
-            elif (known.hidden or ()) != entry.hidden:
-                lsn = self._shown_from(table)
-                new.append(dataclasses.replace(entry, kind="ALTER", lsn=lsn, snapshot=None))
+            elif partly is None and (known.hidden or ()) != entry.hidden:
+                shown.append(dataclasses.replace(entry, kind="ALTER", lsn=self._shown_from(table), snapshot=None))
         if new and not run.slices and new[-1].snapshot:
             new[-1] = dataclasses.replace(new[-1], last=True)
-        return new
+        return sorted([*shown, *new], key=lambda entry: entry.lsn)
 
     def _fail(self, run: SnapshotRun, tables: Sequence[SnapshotTable]) -> None:
         """Record that tables without a structure take no part: they or their capture instances are gone, or were when a run
@@ -199,6 +205,15 @@ class Structures:
         if known is None or not known.keeps_position or known.position is None or known.identity != table.identity:
             return table.low
         return min(max(known.position, known.snapshot_lsn or known.position).next(), table.low)
+
+    def _shown_partly(self, table: SnapshotTable, now: datetime) -> HistoryEntry | None:
+        """The structure shown by other settings than before, if not all rows are read: that makes nothing good that an earlier snapshot
+        of the whole table has read, so it is valid behind that one."""
+        state = self._ledger.state.tables.get(table.table)
+        if state is None or state.position is None or state.snapshot_lsn is None or (table.whole and table.data):
+            return None
+        known = self._lake.history.of_instance(state.table, state.identity)
+        return None if known is None else shown_otherwise(self._lake, state, known, state.position, now)
 
     def _joined(self, table: SnapshotTable) -> bool:
         """Whether a table without rows is added to a capture that streams; unchanged until the snapshot is complete."""

@@ -29,7 +29,7 @@ could not be read the first time, or was altered in between.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -81,6 +81,8 @@ class WindowStructures:
         self._server, self._lake, self._ledger = server, lake, ledger
         self._compared: dict[tuple[TableId, str], Lsn] = {}
         """LSN of the newest DDL by instance whose recorded structure was compared at that time."""
+        self._noted: set[str] = set()
+        """Databases of whose tables it is recorded what the settings hide."""
 
     def of(self, window: Window, repeated: bool) -> Structures:
         """The structures of a window's reads.
@@ -136,13 +138,21 @@ class WindowStructures:
                 continue
             if entry is known and not (closed and _lacks_columns(known, instance)):
                 state, now = self._ledger.state.tables[read.table], self._ledger.clock.now()
-                other = None if closed else shown_otherwise(self._lake, state, entry, read.after, now)
-                shown += [] if other is None else [other]
+                other = shown_otherwise(self._lake, state, entry, read.after, now)
+                if other is not None and closed:
+                    moved.add(read.table)  # its rows would be shown otherwise than is recorded
+                elif other is not None:
+                    shown.append(other)
                 continue
             # structures of this number are recorded already, and a second record would be another one
             if closed:
                 moved.add(read.table)
                 continue
+            is_read = self._ledger.state.tables[read.table].snapshot_lsn
+            if previous is not None and is_read and entry.lsn <= is_read and (previous.hidden or ()) != entry.hidden:
+                # a snapshot that is ahead was read by the former settings, and makes good nothing that the new ones show
+                shown.append(replace(entry, lsn=is_read.next()))
+                entry = replace(entry, hidden=previous.hidden)
             entries[read.table, read.instance] = recorded[read.table] = entry
             new.append(entry)
         fresh = {entry.instance for entry in new}
@@ -151,7 +161,24 @@ class WindowStructures:
             for found in instances.values()
             for instance in found
         }
-        return Structures(entries, (*new, *shown), failed, altered, frozenset(moved), frozenset(uncounted))
+        if not closed and window.database not in self._noted:
+            self._noted.add(window.database)
+            shown += self._unrecorded(window)
+        recordable = sorted((*new, *shown), key=lambda entry: entry.lsn)
+        return Structures(entries, tuple(recordable), failed, altered, frozenset(moved), frozenset(uncounted))
+
+    def _unrecorded(self, window: Window) -> list[HistoryEntry]:
+        """Structures of the other tables of a database with what the settings hide from them, if an earlier version did not record that:
+        while no change comes, it would not be known once they are shown."""
+        history, now, read = self._lake.history, self._ledger.clock.now(), {read.table for read in window.reads}
+        found = []
+        for table, state in self._ledger.state.tables.items():
+            known = history.of_instance(table, state.identity)
+            if table.database == window.database and table not in read and state.streams and state.position and known:
+                latest = history.latest(table)
+                if latest is not None and latest.hidden is None:
+                    found.append(shown_otherwise(self._lake, state, known, state.position, now))
+        return [entry for entry in found if entry is not None]
 
     def _is_usable(self, entry: HistoryEntry) -> bool:
         """Whether rows of a structure can be counted again; their topic is not touched, for it may be gone."""

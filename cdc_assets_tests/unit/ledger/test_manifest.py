@@ -16,6 +16,7 @@ from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger import manifest_rows
+from cdc_assets.ledger.codec import decode, encode
 from cdc_assets.ledger.fold import after, decode_state, encode_state
 from cdc_assets.ledger.gaps import Skipped, skipped_before, with_skipped
 from cdc_assets.ledger.manifest import Manifest
@@ -235,3 +236,6 @@ def test_signals_are_recorded_beside_a_window_while_a_round_of_another_database_
     late = dataclasses.replace(reads, window_id=manifest.state.next_window)
     with pytest.raises(InvariantError, match="inside a window"):
         manifest.record_signals(NOW, {"Stock": dataclasses.replace(told, reads=late)})
+    data = encode(dataclasses.replace(reads, hidden=(("v", "mask"),)))
+    assert decode(RoundReads, data).hidden == (("v", "mask"),)
+    assert decode(RoundReads, {name: value for name, value in data.items() if name != "hidden"}) == reads

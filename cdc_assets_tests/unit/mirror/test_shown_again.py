@@ -1,6 +1,7 @@
 """Columns that settings leave out of events, or mask, for a while: the mirror stops before they are shown again, until the table was read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,10 +16,18 @@ from cdc_assets.config.settings import ColumnRule
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import Column, TableSchema
-from cdc_assets.envelope.plan import EXCLUDED
+from cdc_assets.core.steps import listening
+from cdc_assets.envelope.plan import EXCLUDED, ConnectorIdentity
 from cdc_assets.errors import MirrorError
-from cdc_assets.history.records import HistoryEntry, parse_structure
+from cdc_assets.history import store
+from cdc_assets.history.records import HistoryEntry, parse_structure, structure_text
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.signal_state import RoundReads
 from cdc_assets.mirror.altered import changes
+from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.needs import NeedsOfMirrors
 from cdc_assets.signals.requests import ask, compose
 from cdc_assets_tests.crashes import PowerCutError, cut_at
@@ -51,6 +60,20 @@ def set_rule(world: World, **rules: Any) -> None:
 def change(world: World, number: int) -> None:
     world.execute(f"INSERT INTO dbo.t VALUES ({number}, 'value {number}', {number})")
     world.capture()
+
+
+def asked(server: StandIn, tmp_path: Path) -> World:
+    """A capture that is to read its table in chunks by a rule."""
+    world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
+    world.execute("CREATE TABLE dbo.signals (id varchar(64), type varchar(64), data varchar(max))")
+    world.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'signals', @role_name = NULL")
+    signals = replace(world.config.signals, collections=(TableId(DATABASE, "dbo", "signals"),))
+    world.config = replace(world.config, signals=signals)
+    world.capture()
+    set_rule(world, **RULES["mask"])
+    ask(world.config, compose("some", "execute-snapshot", [rf"{DATABASE}\.dbo\.t"]))
+    server.agent.start()
+    return world
 
 
 @pytest.mark.long
@@ -173,15 +196,7 @@ def test_settings_that_change_while_a_window_is_in_flight(
 
 
 def test_rows_that_only_an_incremental_snapshot_has_read_by_the_rule(server: StandIn, tmp_path: Path) -> None:
-    world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
-    world.execute("CREATE TABLE dbo.signals (id varchar(64), type varchar(64), data varchar(max))")
-    world.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'signals', @role_name = NULL")
-    signals = replace(world.config.signals, collections=(TableId(DATABASE, "dbo", "signals"),))
-    world.config = replace(world.config, signals=signals)
-    world.capture()
-    set_rule(world, **RULES["mask"])
-    ask(world.config, compose("some", "execute-snapshot", [rf"{DATABASE}\.dbo\.t"]))
-    server.agent.start()
+    world = asked(server, tmp_path)
     for _ in range(3):
         world.capture()
     world.follow()
@@ -251,3 +266,208 @@ def test_rows_of_a_table_without_a_key_are_named_otherwise(server: StandIn, tmp_
         names = "id, w" if rules else "id, v, w"
         found = [{name: row[name] for name in names.split(", ")} for row in world.rows()]
         assert ordered(found) == ordered(world.on_server(names))
+
+
+@pytest.mark.parametrize("again", ["condition", "condition, altered", "without a key"])
+def test_a_snapshot_of_some_rows_makes_nothing_good(server: StandIn, tmp_path: Path, again: str) -> None:
+    columns = "id int, v varchar(9), w int" if again == "without a key" else KEYED
+    world = started(server, tmp_path, columns, "(1, 'value 1', 1)", "(7, 'value 7', 7)")
+    set_rule(world, **RULES["exclude"])
+    change(world, 2)
+    world.read_again()
+    assert world.follow() is None
+    set_rule(world)
+    if "altered" in again:
+        world.execute("ALTER TABLE dbo.t ALTER COLUMN w bigint")
+    table = rf"{DATABASE}\.dbo\.t"
+    conditions = {table: "SELECT * FROM dbo.t WHERE id = 7"}
+    ask(world.config, compose("some", "execute-snapshot", [table], snapshot="blocking", conditions=conditions))
+    for _ in range(2):
+        world.capture()
+        assert "column v" in str(world.follow())
+    change(world, 5)
+    assert "column v" in str(world.follow())
+    world.read_again()
+    change(world, 6)
+    assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server("id, v, w"))
+
+
+def end_with_reads(world: World) -> RoundReads:
+    """A run that ends once READs are recorded, and nothing else about them."""
+    found: list[RoundReads] = []
+
+    def cut(step: str) -> None:
+        if step == "signals-recorded":
+            manifest = Manifest(TopicTables.of(world.config), world.config.events.topic_prefix).read()
+            found.extend(state.reads for state in manifest.signals.values() if state.reads is not None)
+            if found:
+                raise PowerCutError
+
+    for _ in range(4):
+        if not found:
+            with listening(cut), suppress(PowerCutError):
+                world.capture()
+    return found[0]
+
+
+@pytest.mark.parametrize("rule", ["mask", ""])
+def test_a_run_that_ends_before_it_records_what_reads_show(server: StandIn, tmp_path: Path, rule: str) -> None:
+    world = asked(server, tmp_path)
+    end_with_reads(world)
+    set_rule(world, **RULES.get(rule, {}))
+    world.capture()
+    if rule:
+        assert world.follow() is None
+        assert [row["v"] for row in world.rows()] == ["***"]
+    set_rule(world)
+    world.capture()
+    assert "column v is no longer masked in events" in str(world.follow())
+
+
+def test_reads_whose_number_has_passed_are_read_again(server: StandIn, tmp_path: Path) -> None:
+    """Another database has recorded structures meanwhile."""
+    world = asked(server, tmp_path)
+    reads = end_with_reads(world)
+    config = world.config
+    topics = TopicTables.of(config)
+    history = SchemaHistory(topics, config.events, config.history, ConnectorIdentity())
+    other = TableSchema(TableId("other", "dbo", "t"), 1, (Column("id", "int", 1),), ())
+    history.load()
+    history.commit(
+        reads.window_id + 1, [HistoryEntry("CREATE", other, ("id",), "i", Lsn.from_int(1), datetime.now(UTC))]
+    )
+    for _ in range(3):
+        world.capture()
+    assert world.follow() is None
+    assert [row["v"] for row in world.rows()] == ["***"]
+    set_rule(world)
+    world.capture()
+    assert "column v is no longer masked in events" in str(world.follow())
+
+
+def test_a_table_that_was_altered_in_front_of_a_snapshot_that_is_ahead(server: StandIn, tmp_path: Path) -> None:
+    world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
+    set_rule(world, **RULES["exclude"])
+    change(world, 2)
+    world.execute("INSERT INTO dbo.t VALUES (3, 'value 3', 3)")
+    world.execute("ALTER TABLE dbo.t ALTER COLUMN w bigint")
+    world.execute("INSERT INTO dbo.t VALUES (5, 'value 5', 3)")
+    world.read_again()
+    set_rule(world)
+    change(world, 4)
+    world.capture()
+    assert "column v is no longer left out of events" in str(world.follow())
+    world.read_again()
+    change(world, 6)
+    assert world.follow() is None
+    assert ordered(world.rows()) == ordered(world.on_server("id, v, w"))
+
+
+@pytest.mark.parametrize("rule", ["mask", "truncate", "hash", "exclude"])
+def test_a_column_of_the_key(server: StandIn, tmp_path: Path, rule: str) -> None:
+    """Keys hold it as it is, rows do not."""
+    rules = {"column_exclude": ("dbo.t.id",)}
+    if rule != "exclude":
+        rules = {"column_rules": tuple(replace(one, columns=("dbo.t.id",)) for one in RULES[rule]["column_rules"])}
+    world = World(server, tmp_path / "lake", "id varchar(9) NOT NULL PRIMARY KEY, v varchar(9), w int")
+    set_rule(world, **rules)
+    world.execute("INSERT INTO dbo.t VALUES ('aa', 'value 1', 1), ('ab', 'value 2', 2)")
+    world.capture("snapshot")
+    world.mirror()
+    set_rule(world)
+    change(world, 3)
+    if rule != "exclude":
+        assert "column id is no longer" in str(world.follow())
+        world.read_again()
+        world.capture()
+    assert world.follow() is None
+    found = [{name: row[name] for name in ("id", "v", "w")} for row in world.rows()]
+    assert ordered(found) == ordered(world.on_server("id, v, w"))
+
+
+def test_a_hash_of_another_spelling_is_the_same(server: StandIn, tmp_path: Path) -> None:
+    world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
+    for number, name in enumerate(("SHA-256", "sha-256"), 2):
+        set_rule(world, column_rules=(ColumnRule("hash_v2", COLUMN, algorithm=name, salt="x"),))
+        change(world, number)
+        assert world.follow() is None
+    set_rule(world, column_rules=(ColumnRule("hash_v2", COLUMN, algorithm="SHA-256", salt="y"),))
+    change(world, 4)
+    assert "column v is no longer hashed in events as before" in str(world.follow())
+
+
+def test_settings_that_change_after_the_number_of_a_window_was_closed(server: StandIn, tmp_path: Path) -> None:
+    world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
+    world.execute("INSERT INTO dbo.t VALUES (2, 'value 2', 2)")
+    for _ in range(2):  # its repetition has closed it
+        with cut_at("history-written"), pytest.raises(PowerCutError):
+            world.capture()
+    set_rule(world, **RULES["exclude"])
+    world.capture()
+    assert world.follow() is None
+    assert [row["v"] for row in world.rows()] == ["value 1", None]
+    set_rule(world)
+    change(world, 3)
+    assert "column v is no longer left out of events" in str(world.follow())
+
+
+def test_settings_that_change_together_with_the_capture_instance(server: StandIn, tmp_path: Path) -> None:
+    world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
+    world.execute("INSERT INTO dbo.t VALUES (2, 'value 2', 2)")
+    world.execute("ALTER TABLE dbo.t ADD x int")
+    world.second_instance()
+    world.execute("INSERT INTO dbo.t VALUES (3, 'value 3', 3, 3)")
+    set_rule(world, **RULES["exclude"])
+    world.capture()
+    published = DeltaTable(str(world.lake / "shop")).to_pyarrow_table().sort_by("window_id")["value"].to_pylist()
+    found = [[column["name"] for column in one["tableChanges"][0]["table"]["columns"]] for one in published]
+    assert found == [["id", "v", "w"], ["id", "v", "w", "x"]]
+
+
+@pytest.mark.parametrize("rule", ["mask", "exclude"])
+def test_a_quiet_table_of_which_an_earlier_version_has_recorded_nothing(
+    server: StandIn, tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(server, tmp_path / "lake", KEYED)
+    world.execute("CREATE TABLE dbo.u (id int NOT NULL PRIMARY KEY)")
+    world.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'u', @role_name = NULL")
+    set_rule(world, **RULES[rule])
+    world.execute("INSERT INTO dbo.t VALUES (1, 'value 1', 1)")
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "structure_text", lambda entry: structure_text(replace(entry, hidden=None)))
+        world.capture("snapshot")
+    world.mirror()
+    for number in range(2):
+        world.execute(f"INSERT INTO dbo.u VALUES ({number})")
+        world.capture()
+        assert world.follow() is None
+    entries = DeltaTable(str(world.lake / "shop.__schema_history")).to_pyarrow_table().num_rows
+    assert entries == 3
+    set_rule(world)
+    change(world, 2)
+    assert "column v is no longer" in str(world.follow())
+
+
+def test_how_far_mirrors_have_come_is_read_once(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(server, tmp_path / "lake", KEYED)
+    world.execute(f"CREATE TABLE dbo.u ({KEYED})")
+    world.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'u', @role_name = NULL")
+    set_rule(world, column_exclude=("dbo..*.v",))
+    for table in "tu":
+        world.execute(f"INSERT INTO dbo.{table} VALUES (1, 'value 1', 1)")
+    world.capture("snapshot")
+    set_rule(world)
+    mirrors = CaptureMirrors(world.config, LocalRunner(2), SystemClock())
+    read: list[Mapping[str, MirrorState]] = []
+
+    def states() -> Mapping[str, MirrorState]:
+        read.append({})
+        return {}
+
+    monkeypatch.setattr(mirrors, "states", states)
+    found, troubles = mirrors.found()
+    assert len(found) == len(troubles) == 2
+    assert len(read) == 1
