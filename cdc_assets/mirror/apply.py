@@ -113,6 +113,7 @@ class Mirrors:
             LakeError: the ledger cannot be written.
         """
         self._ledger.claim()
+        self._mixed.clear()  # another process may have rebuilt them since; what is left so is found again
         topics = [table.topic for table in tables]
         rebuilt = set(topics) if anew else self._damaged(topics, suspected)
         troubles: dict[str, CdcError] = {}

@@ -188,12 +188,13 @@ def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Mapping[T
     if answers is None or state.lists is None or not config.reads_rows:
         return {}
     lists = (state.lists, *state.later_lists)
-    captured = [{name: text for name, text in one.items() if name not in _ON_PURPOSE} for one in lists]
-    misses = lacking(config, captured, state.read_at)
-    on_purpose = {text: left_out(config, name) for name, text in _ON_PURPOSE.items()}
+    found = list[tuple[str, Callable[[TableId], bool], Callable[[TableId], bool]]]()
+    for own, without in ((READ_LIST, (READ_LIST, OVERRIDES)), (OVERRIDES, (OVERRIDES,))):
+        others = [{name: text for name, text in one.items() if name not in without} for one in lists]
+        found.append((_ON_PURPOSE[own], left_out(config, own), lacking(config, others, state.read_at)))
 
     def reason(table: TableId) -> str:
-        wanted = (text for text, is_left_out in on_purpose.items() if is_left_out(table) and not misses(table))
+        wanted = (text for text, is_left_out, misses in found if is_left_out(table) and not misses(table))
         return next(wanted, _NOT_READ)
 
     return {table: reason(table) for table in filter(lacking(config, lists, state.read_at), answers.tables)}

@@ -338,7 +338,7 @@ MUTANTS = (
     Mutant(
         "a row does not give way to another one that gets its key in the same commit",
         "mirror/fold.py",
-        "        if not shape.own_key:\n            self._give_way(void)\n",
+        "        if not shape.own_key:\n            self._give_way(void, doubt)\n",
         "",
     ),
     Mutant(

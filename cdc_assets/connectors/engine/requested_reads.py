@@ -57,7 +57,7 @@ class RequestedReads:
     def __init__(self, config: EngineConfig, handed: Sequence[Signal], offsets: Offsets) -> None:
         self._config, self._handed, self._known = config, handed, 0
         self._requests = list[_Request]()
-        self._is_own: bool | None = False if offsets else None
+        self._is_own: bool | None = None
         """Whether reports are of the connector's first snapshot; None before it."""
         self.read = set[str]()
         """Tables that were read whole, as the connector names them."""
@@ -71,9 +71,7 @@ class RequestedReads:
         self._take_offsets(chunk.offsets)
         for notification in notifications(chunk, notification_topic(self._config)):
             is_incremental = notification.get("aggregate_type") == INCREMENTAL
-            if is_incremental and notification.get("type") == "ABORTED":
-                self._stop()
-            elif not is_incremental and self._is_own_now(notification):
+            if not is_incremental and self._is_own_now(notification):
                 continue
             for table, is_read in scanned(notification):
                 known = [it for it in self._requests if it.is_incremental == is_incremental and it.is_for(table)]
@@ -81,6 +79,8 @@ class RequestedReads:
                     self.read.add(table)
                 for oldest in known[:1]:
                     oldest.done.add(table)
+            if is_incremental and notification.get("type") == "ABORTED":
+                self._stop()
 
     def is_whole(self, topic: str) -> bool:
         """Whether rows of a topic that were read are not known to be chosen by a condition."""
@@ -96,11 +96,13 @@ class RequestedReads:
         return bool(self._is_own)
 
     def _take_signal(self, signal: Signal) -> None:
-        if signal.type == "stop-snapshot":
+        data = _data_of(signal)
+        if signal.type == "stop-snapshot" and not data.get("data-collections"):
             self._stop()
-        request = _requested(signal)
-        if request is not None and request not in self._requests:  # a signal of the file may wait in the lake, too
-            self._requests.append(request)
+        if signal.type == "execute-snapshot":
+            request, waiting = _requested(signal.id, data), [it for it in self._requests if not it.done]
+            if request not in waiting:  # a signal of the file may wait in the lake, too
+                self._requests.append(request)
 
     def _stop(self) -> None:
         """Forget incremental snapshots; the connector's offset shows those that it takes all the same."""
@@ -132,13 +134,16 @@ def _rows(chunk: Chunk, topic: str) -> Iterator[Signal]:
             yield Signal(str(own_id), str(kind), data)
 
 
-def _requested(signal: Signal) -> _Request | None:
+def _data_of(signal: Signal) -> Mapping[str, Any]:
+    """What a signal says; nothing if it cannot be understood."""
     try:
         data: Any = json.loads(signal.data or "{}")
     except (ValueError, RecursionError):
-        return None
-    if signal.type != "execute-snapshot" or not isinstance(data, Mapping):
-        return None
+        return {}
+    return data if isinstance(data, Mapping) else {}
+
+
+def _requested(own_id: str, data: Mapping[str, Any]) -> _Request:
     names = data.get("data-collections")
     given = data.get("additional-conditions") or []
     conditions = [
@@ -148,7 +153,7 @@ def _requested(signal: Signal) -> _Request | None:
     conditions += [_ALL] if data.get("additional-condition") else []
     is_incremental = str(data.get("type", "incremental")).lower() != "blocking"
     texts = [str(name) for name in names] if isinstance(names, list) else []
-    return _Request(signal.id, is_incremental, texts, conditions)
+    return _Request(own_id, is_incremental, texts, conditions)
 
 
 def _name(expressions: Sequence[str], table: str) -> bool:

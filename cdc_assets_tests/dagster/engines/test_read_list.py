@@ -51,6 +51,9 @@ def test_tables_that_the_first_snapshot_leaves_out_are_not_called_read(shop: Dep
     assert [trouble.where for trouble in report(shop).unknown] == ["db.items2", "db.items3"]
     shop.more["snapshot.include.collection.list"] = "db[.](?<![a-z]{2,})items1"
     assert [trouble.where for trouble in report(shop).unknown] == ["db.items2", "db.items3"]
+    del shop.more["snapshot.include.collection.list"]
+    shop.more["snapshot.select.statement.overrides"] = "db.items2"
+    assert [trouble.where for trouble in report(shop).unknown] == ["db.items2", "db.items3"]
 
 
 def test_tables_of_which_a_statement_chooses_the_rows_are_not_called_read(shop: Deployment) -> None:

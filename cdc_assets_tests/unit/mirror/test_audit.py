@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -163,6 +164,22 @@ def test_events_that_are_lost_between_the_two_commits_of_a_step(world: World, ca
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
     begun = [(row["id"], row["_valid_from_lsn"]) for row in world.versions()]
     assert len(begun) == len(set(begun)), "no version is there twice"
+
+
+def test_what_one_process_has_found_counts_no_more_once_another_one_has_rebuilt_the_mirror(world: World) -> None:
+    world.execute("DELETE FROM dbo.t WHERE id = 1")
+    world.capture()
+    with pytest.raises(PowerCutError), cut_at("mirror-history-committed"):
+        world.mirror()
+    max((world.lake / TOPIC / "_delta_log").glob("*.json")).unlink()
+    first, asked = mirrors_of(str(world.lake)), count(1)
+    first.catch_up(should_end=lambda: next(asked) > 2)  # before it rebuilds the mirror
+    assert world.follow() is None
+    world.read_again()
+    world.execute("INSERT INTO dbo.t VALUES (50, 50)")
+    world.capture()
+    assert not first.catch_up()
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM dbo.t WHERE id = 1", "INSERT INTO dbo.t VALUES (9, 9)"])

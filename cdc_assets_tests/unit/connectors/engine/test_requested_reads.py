@@ -163,3 +163,34 @@ def test_the_first_snapshot_is_no_request() -> None:
     handed = [asked("blocking", "db.a")]
     assert read(handed, chunk(begin, scan("db.a"), end)) == []
     assert read(handed, chunk(begin, scan("db.a"), end), chunk(begin, scan("db.a"), end)) == ["db.a"]
+
+
+@pytest.mark.parametrize("kind", ["incremental", "blocking"])
+def test_a_request_that_comes_again_once_it_was_carried_out_is_another_one(kind: str) -> None:
+    chosen, whole = asked(kind, "db.a", **CHOSEN), asked(kind, "db.a")
+    report = scan("db.a", INCREMENTAL if kind == "incremental" else "Blocking Snapshot")
+    first = [chunk(row(chosen)), chunk(report), chunk(row(chosen)), chunk(row(whole)), chunk(report)]
+    assert read([], *first) == []
+    assert read([], *first, chunk(report)) == ["db.a"]
+    refused = scan("db.a", INCREMENTAL, "SQL_EXCEPTION")
+    again = asked("incremental", "db.a")
+    assert read([], chunk(row(again)), chunk(refused), chunk(row(again)), chunk(scan("db.a", INCREMENTAL))) == ["db.a"]
+
+
+def test_a_stop_of_other_tables_ends_no_request() -> None:
+    stop = row(Signal("x", "stop-snapshot", json.dumps({"type": "incremental", "data-collections": ["db.b"]})))
+    asks = [row(asked("incremental", "db.a", **CHOSEN)), row(asked("incremental", "db.a"))]
+    report = scan("db.a", INCREMENTAL)
+    first = chunk(*asks, **{COLLECTIONS: queued("id > 1", None)})
+    assert read([], first, chunk(stop, report, **{COLLECTIONS: queued(None)})) == []
+
+
+def test_the_first_snapshot_of_a_connector_that_starts_over_is_no_request() -> None:
+    begin, end = (
+        lines(NOTES, {"aggregate_type": "Initial Snapshot", "type": kind}) for kind in ("STARTED", "COMPLETED")
+    )
+    reads = RequestedReads(CONFIG, [asked("blocking", "db.a")], [({}, {"file": "x", "pos": "1"})])
+    reads.take(chunk(begin, scan("db.a"), end))
+    assert reads.read == set()
+    reads.take(chunk(scan("db.a")))
+    assert reads.read == {"db.a"}
