@@ -25,7 +25,7 @@ def shown_otherwise(
         hidden: what settings hid when rows became events; None: those of now do.
     """
     latest = lake.history.latest(state.table)
-    last = known if latest is None or latest.identity != known.identity else latest
+    last = known if latest is None or (hidden is not None and latest.identity != known.identity) else latest
     hidden = lake.hidden(last.schema, last.captured) if hidden is None else hidden
     if hidden == (last.hidden or ()):
         return None

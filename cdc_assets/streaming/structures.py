@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
-from cdc_assets.core.schema import CaptureInstance, TableSchema
+from cdc_assets.core.schema import CaptureInstance, InstanceId, TableSchema
 from cdc_assets.errors import CdcError, ConfigurationError, CredentialsError, InvariantError, LakeError, describe_error
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.structure import captured_structure, followed, with_nulls
@@ -101,7 +101,7 @@ class WindowStructures:
         entries: dict[tuple[TableId, str], HistoryEntry] = {}
         recorded: dict[TableId, HistoryEntry] = {}
         new: list[HistoryEntry] = []
-        shown: list[HistoryEntry] = []
+        shown: dict[tuple[TableId, InstanceId | None], HistoryEntry] = {}
         failed: dict[TableId, str] = {}
         moved: set[TableId] = set()
         uncounted: set[TableRead] = set()
@@ -139,20 +139,21 @@ class WindowStructures:
             if entry is known and not (closed and _lacks_columns(known, instance)):
                 state, now = self._ledger.state.tables[read.table], self._ledger.clock.now()
                 other = shown_otherwise(self._lake, state, entry, read.after, now)
-                if other is not None and closed:
+                if other is not None and not closed:
+                    shown[other.table, other.identity] = other
+                elif other is not None and not self._is_begun(window, read.table):
                     moved.add(read.table)  # its rows would be shown otherwise than is recorded
-                elif other is not None:
-                    shown.append(other)
                 continue
             # structures of this number are recorded already, and a second record would be another one
             if closed:
                 moved.add(read.table)
                 continue
             is_read = self._ledger.state.tables[read.table].snapshot_lsn
-            if previous is not None and is_read and entry.lsn <= is_read and (previous.hidden or ()) != entry.hidden:
+            if previous is not None and is_read and entry.lsn <= is_read and self._is_shown_otherwise(previous):
                 # a snapshot that is ahead was read by the former settings, and makes good nothing that the new ones show
-                shown.append(replace(entry, lsn=is_read.next()))
-                entry = replace(entry, hidden=previous.hidden)
+                shown[entry.table, entry.identity] = replace(entry, lsn=is_read.next())
+                others = [one for one in entry.hidden or () if previous.schema.column(one[0]) is None]
+                entry = replace(entry, hidden=None if previous.hidden is None else (*previous.hidden, *others))
             entries[read.table, read.instance] = recorded[read.table] = entry
             new.append(entry)
         fresh = {entry.instance for entry in new}
@@ -161,10 +162,10 @@ class WindowStructures:
             for found in instances.values()
             for instance in found
         }
-        if not closed and window.database not in self._noted:
+        unrecorded = [] if closed or window.database in self._noted else self._unrecorded(window)
+        if not (closed or unrecorded):
             self._noted.add(window.database)
-            shown += self._unrecorded(window)
-        recordable = sorted((*new, *shown), key=lambda entry: entry.lsn)
+        recordable = sorted((*new, *shown.values(), *unrecorded), key=lambda entry: entry.lsn)
         return Structures(entries, tuple(recordable), failed, altered, frozenset(moved), frozenset(uncounted))
 
     def _unrecorded(self, window: Window) -> list[HistoryEntry]:
@@ -179,6 +180,15 @@ class WindowStructures:
                 if latest is not None and latest.hidden is None:
                     found.append(shown_otherwise(self._lake, state, known, state.position, now))
         return [entry for entry in found if entry is not None]
+
+    def _is_shown_otherwise(self, entry: HistoryEntry) -> bool:
+        """Whether the settings hide other columns of a recorded structure by now."""
+        return self._lake.hidden(entry.schema, entry.captured) != (entry.hidden or ())
+
+    def _is_begun(self, window: Window, table: TableId) -> bool:
+        """Whether an earlier attempt has committed any of a table's rows, so that it cannot be left to the next window."""
+        reads = [read for read in window.reads if read.table == table and read.directory and not read.counted]
+        return any(self._lake.tables.committed(read.directory, window.window_id) for read in reads)
 
     def _is_usable(self, entry: HistoryEntry) -> bool:
         """Whether rows of a structure can be counted again; their topic is not touched, for it may be gone."""
