@@ -87,7 +87,7 @@ class HistoryEntry:
         settings hide."""
         if self.kind != "ALTER" or previous is None:
             return True
-        is_given = (previous.identity, previous.hidden) == (self.identity, self.hidden)
+        is_given = (previous.identity, previous.hidden or ()) == (self.identity, self.hidden or ())
         return is_given or not self.same_form(previous)
 
 

@@ -126,7 +126,9 @@ class Structures:
                 shown.append(dataclasses.replace(entry, kind="ALTER", lsn=self._shown_from(table), snapshot=None))
         if new and not run.slices and new[-1].snapshot:
             new[-1] = dataclasses.replace(new[-1], last=True)
-        return sorted([*shown, *new], key=lambda entry: entry.lsn)
+        # those of a table by LSN, but tables in the order of their reading, which ends with `last`
+        rank = {entry.table: number for number, entry in enumerate(new)}
+        return sorted([*shown, *new], key=lambda entry: (rank.get(entry.table, -1), entry.lsn))
 
     def _fail(self, run: SnapshotRun, tables: Sequence[SnapshotTable]) -> None:
         """Record that tables without a structure take no part: they or their capture instances are gone, or were when a run

@@ -174,11 +174,10 @@ class WindowStructures:
         history, now, read = self._lake.history, self._ledger.clock.now(), {read.table for read in window.reads}
         found = []
         for table, state in self._ledger.state.tables.items():
-            known = history.of_instance(table, state.identity)
-            if table.database == window.database and table not in read and state.streams and state.position and known:
-                latest = history.latest(table)
-                if latest is not None and latest.hidden is None:
-                    found.append(shown_otherwise(self._lake, state, known, state.position, now))
+            latest = history.latest(table) if table.database == window.database and table not in read else None
+            if latest is not None and latest.hidden is None and state.streams and state.position:
+                known = history.of_instance(table, state.identity)
+                found += [] if known is None else [shown_otherwise(self._lake, state, known, state.position, now)]
         return [entry for entry in found if entry is not None]
 
     def _is_shown_otherwise(self, entry: HistoryEntry) -> bool:

@@ -138,3 +138,12 @@ TYPES = [
     Column("c_xml", "xml", 31),
     Column("c_u", "uniqueidentifier", 32),
 ]
+
+
+def test_what_an_earlier_version_did_not_record_as_hidden_is_no_news() -> None:
+    former = HistoryEntry("CREATE", CUSTOMERS, None, None, Lsn.from_int(9), AT)
+    altered = replace(former, kind="ALTER", lsn=Lsn.from_int(10), hidden=())
+    assert former.hidden is None
+    assert altered.is_news(former) == altered.is_news(replace(former, hidden=()))
+    assert altered.is_news(former)
+    assert not replace(altered, hidden=(("amount", "exclude"),)).is_news(former)

@@ -141,6 +141,18 @@ def test_no_data_streams_from_its_first_start(server: StandIn, tmp_path: Path) -
         server.execute("DROP TABLE dbo.orders", database=DATABASE)
 
 
+def test_the_last_structure_of_a_snapshot_without_data_is_marked_so(server: StandIn, tmp_path: Path) -> None:
+    starts = Starts(server, tmp_path, "no_data")
+    starts.insert()
+    server.agent.stop()
+    server.execute("CREATE TABLE dbo.a (id int NOT NULL PRIMARY KEY)", database=DATABASE)
+    server.execute("EXEC sys.sp_cdc_enable_table N'dbo', N'a', @role_name = NULL", database=DATABASE)
+    with starts.world.capture() as capture:
+        capture.snapshot()
+    rows: list[Any] = sorted(rows_of_topic(starts.world.config, "shop"), key=lambda row: row["position"])
+    assert [row["value"]["source"]["snapshot"] for row in rows] == ["true", "last"]
+
+
 def test_when_needed_reads_again_what_was_lost(server: StandIn, tmp_path: Path) -> None:
     starts = Starts(server, tmp_path, "when_needed")
     assert starts.start() == ["r"] * 3
