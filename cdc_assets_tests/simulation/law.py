@@ -192,15 +192,17 @@ def check_reads(server: RestorableServer, table: TableId, reads: Reads) -> None:
 def check_read_columns(server: RestorableServer, table: TableId, rows: list[dict]) -> None:  # type: ignore[type-arg]
     """A READ has the columns of the newest instance that had begun before its LSN, with the values of the change that made the row, but of
     those that were made anew since."""
-    made = {
-        pair(change.row): change for change in server.history if change.table == table and change.operation in (2, 4)
-    }
+    made = defaultdict[tuple[int, object], list[Change]](list)
+    for change in server.history:
+        if change.table == table and change.operation in (2, 4):
+            made[pair(change.row)].append(change)
     present = {column.name for column in server.schemas[table].columns}
     for row in rows:
         value, lsn = row["value"], Lsn.parse(row["position"][:22])
         if value is None or value["op"] != "r" or any(past.point <= lsn <= past.end for past in server.pasts_of(table)):
             continue
-        if (change := made.get(pair(value["after"]))) is not None:
+        # An update may give a row the values that it has: what made it is the newest change before the READ.
+        for change in [one for one in made.get(pair(value["after"]), ()) if one.lsn <= lsn][-1:]:
             same = columns_at(server, table, lsn) & columns_at(server, table, change.lsn)
             kept = captured_of(change.row, begun_at(server, table, lsn)[-1], server.numbers) if same else {}
             wanted = {
