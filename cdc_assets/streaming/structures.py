@@ -29,7 +29,7 @@ could not be read the first time, or was altered in between.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
@@ -69,6 +69,28 @@ class Structures:
     uncounted: frozenset[TableRead] = frozenset()
 
 
+@dataclass(slots=True)
+class _Found:
+    """What is found, read by read.
+
+    Args:
+        closed: whether what is recorded under the window's number is complete.
+        entries: see `Structures`; likewise `failed`, `moved` and `uncounted`.
+        recorded: new structures by table, the last one of each.
+        new: all of them.
+        shown: structures that are recorded again, since settings hide other columns than before.
+    """
+
+    closed: bool
+    entries: dict[tuple[TableId, str], HistoryEntry] = field(default_factory=dict)
+    recorded: dict[TableId, HistoryEntry] = field(default_factory=dict)
+    new: list[HistoryEntry] = field(default_factory=list)
+    shown: dict[tuple[TableId, InstanceId | None], HistoryEntry] = field(default_factory=dict)
+    failed: dict[TableId, str] = field(default_factory=dict)
+    moved: set[TableId] = field(default_factory=set)
+    uncounted: set[TableRead] = field(default_factory=set)
+
+
 class WindowStructures:
     """Finds the structures of a window.
 
@@ -97,88 +119,108 @@ class WindowStructures:
         """
         # as the planner saw them before it chose the window, or for a repeat as they are now
         instances = self._server.instances(window.database, known=window.until, refresh=repeated)
-        closed = self._lake.history.is_closed(window.window_id)
-        entries: dict[tuple[TableId, str], HistoryEntry] = {}
-        recorded: dict[TableId, HistoryEntry] = {}
-        new: list[HistoryEntry] = []
-        shown: dict[tuple[TableId, InstanceId | None], HistoryEntry] = {}
-        failed: dict[TableId, str] = {}
-        moved: set[TableId] = set()
-        uncounted: set[TableRead] = set()
+        found = _Found(self._lake.history.is_closed(window.window_id))
         for read in window.reads:
-            instance = instance_of(read, instances.get(read.table, []))
             known = self._lake.history.of_instance(read.table, read.identity, read.after.next())
             if read.counted:
-                if known is not None and self._is_usable(known):
-                    entries.setdefault((read.table, read.instance), known)
-                else:  # its events are in the lake, so its table lacks nothing
-                    log.warning("END counts no events of %s: their structure cannot be used any more.", read.table)
-                    uncounted.add(read)
-                continue
-            previous = recorded.get(read.table) or self._lake.history.latest(read.table)
-            try:
-                if known is not None:
-                    self._lake.destination(known)
-                    entries[read.table, read.instance] = known
-                # its instance is not there any more: the next window decides what has become of it
-                if instance is None:
-                    moved.add(read.table)
-                    continue
-                entry = self._entry(read, known, previous, instance, closed)
-                self._lake.destination(entry)
-            except (LakeError, CredentialsError):  # not limited to one table
-                raise
-            except CdcError as error:
-                if error.retryable:
-                    raise
-                if self._has_gone(read):
-                    moved.add(read.table)
-                else:
-                    failed[read.table] = describe_error(error)
-                continue
-            if entry is known and not (closed and _lacks_columns(known, instance)):
-                state, now = self._ledger.state.tables[read.table], self._ledger.clock.now()
-                other = shown_otherwise(self._lake, state, entry, read.after, now)
-                if other is not None and not closed:
-                    shown[other.table, other.identity] = other
-                elif other is not None and not self._is_begun(window, read.table):
-                    moved.add(read.table)  # its rows would be shown otherwise than is recorded
-                continue
-            # structures of this number are recorded already, and a second record would be another one
-            if closed:
-                moved.add(read.table)
-                continue
-            is_read = self._ledger.state.tables[read.table].snapshot_lsn
-            if previous is not None and is_read and entry.lsn <= is_read and self._is_shown_otherwise(previous):
-                # a snapshot that is ahead was read by the former settings, and makes good nothing that the new ones show
-                shown[entry.table, entry.identity] = replace(entry, lsn=is_read.next())
-                others = [one for one in entry.hidden or () if previous.schema.column(one[0]) is None]
-                entry = replace(entry, hidden=None if previous.hidden is None else (*previous.hidden, *others))
-            entries[read.table, read.instance] = recorded[read.table] = entry
-            new.append(entry)
-        fresh = {entry.instance for entry in new}
+                self._count(read, known, found)
+            else:
+                self._decode(window, read, known, instance_of(read, instances.get(read.table, [])), found)
+        fresh = {entry.instance for entry in found.new}
         altered = {
             instance.name: instance.altered if instance.name in fresh or self._is_compared(instance) else None
-            for found in instances.values()
-            for instance in found
+            for of_table in instances.values()
+            for instance in of_table
         }
-        unrecorded = [] if closed or window.database in self._noted else self._unrecorded(window)
-        if not (closed or unrecorded):
-            self._noted.add(window.database)
-        recordable = sorted((*new, *shown.values(), *unrecorded), key=lambda entry: entry.lsn)
-        return Structures(entries, tuple(recordable), failed, altered, frozenset(moved), frozenset(uncounted))
+        recorded = sorted(
+            (*found.new, *found.shown.values(), *self._unrecorded(window, found)), key=lambda entry: entry.lsn
+        )
+        return Structures(
+            found.entries, tuple(recorded), found.failed, altered, frozenset(found.moved), frozenset(found.uncounted)
+        )
 
-    def _unrecorded(self, window: Window) -> list[HistoryEntry]:
+    def _count(self, read: TableRead, known: HistoryEntry | None, found: _Found) -> None:
+        """Find the structure of rows that are only counted."""
+        if known is not None and self._is_usable(known):
+            found.entries.setdefault((read.table, read.instance), known)
+        else:  # its events are in the lake, so its table lacks nothing
+            log.warning("END counts no events of %s: their structure cannot be used any more.", read.table)
+            found.uncounted.add(read)
+
+    def _decode(
+        self,
+        window: Window,
+        read: TableRead,
+        known: HistoryEntry | None,
+        instance: CaptureInstance | None,
+        found: _Found,
+    ) -> None:
+        """Find the structure with which rows become events."""
+        previous = found.recorded.get(read.table) or self._lake.history.latest(read.table)
+        try:
+            if known is not None:
+                self._lake.destination(known)
+                found.entries[read.table, read.instance] = known
+            # its instance is not there any more: the next window decides what has become of it
+            if instance is None:
+                found.moved.add(read.table)
+                return
+            entry = self._entry(read, known, previous, instance, found.closed)
+            self._lake.destination(entry)
+        except (LakeError, CredentialsError):  # not limited to one table
+            raise
+        except CdcError as error:
+            if error.retryable:
+                raise
+            if self._has_gone(read):
+                found.moved.add(read.table)
+            else:
+                found.failed[read.table] = describe_error(error)
+            return
+        if entry is known and not (found.closed and _lacks_columns(known, instance)):
+            self._keep(window, read, entry, found)
+        elif found.closed:
+            # structures of this number are recorded already, and a second record would be another one
+            found.moved.add(read.table)
+        else:
+            self._record(read, entry, previous, found)
+
+    def _keep(self, window: Window, read: TableRead, entry: HistoryEntry, found: _Found) -> None:
+        """Keep a recorded structure; it is recorded again if settings hide other columns by now."""
+        state, now = self._ledger.state.tables[read.table], self._ledger.clock.now()
+        other = shown_otherwise(self._lake, state, entry, read.after, now)
+        if other is not None and not found.closed:
+            found.shown[other.table, other.identity] = other
+        elif other is not None and not self._is_begun(window, read.table):
+            found.moved.add(read.table)  # its rows would be shown otherwise than is recorded
+
+    def _record(self, read: TableRead, entry: HistoryEntry, previous: HistoryEntry | None, found: _Found) -> None:
+        """Record a new structure."""
+        is_read = self._ledger.state.tables[read.table].snapshot_lsn
+        if previous is not None and is_read and entry.lsn <= is_read and self._is_shown_otherwise(previous):
+            # a snapshot that is ahead was read by the former settings, and makes good nothing that the new ones show
+            found.shown[entry.table, entry.identity] = replace(entry, lsn=is_read.next())
+            others = [one for one in entry.hidden or () if previous.schema.column(one[0]) is None]
+            entry = replace(entry, hidden=None if previous.hidden is None else (*previous.hidden, *others))
+        found.entries[read.table, read.instance] = found.recorded[read.table] = entry
+        found.new.append(entry)
+
+    def _unrecorded(self, window: Window, found: _Found) -> list[HistoryEntry]:
         """Structures of the other tables of a database with what the settings hide from them, if an earlier version did not record that:
         while no change comes, it would not be known once they are shown."""
+        if found.closed or window.database in self._noted:
+            return []
         history, now, read = self._lake.history, self._ledger.clock.now(), {read.table for read in window.reads}
-        found = []
+        entries = []
         for table, state in self._ledger.state.tables.items():
             latest = history.latest(table) if table.database == window.database and table not in read else None
             if latest is not None and latest.hidden is None and state.streams and state.position:
                 known = history.of_instance(table, state.identity)
-                found += [] if known is None else [shown_otherwise(self._lake, state, known, state.position, now)]
-        return [entry for entry in found if entry is not None]
+                other = None if known is None else shown_otherwise(self._lake, state, known, state.position, now)
+                entries += [] if other is None else [other]
+        if not entries:
+            self._noted.add(window.database)
+        return entries
 
     def _is_shown_otherwise(self, entry: HistoryEntry) -> bool:
         """Whether the settings hide other columns of a recorded structure by now."""
