@@ -174,7 +174,7 @@ class SignalWatch:
         return tuple(sorted({**known, **delivery.reached}.items()))
 
     def begin(self, database: str) -> None:
-        """Record where the rows of a new signal table begin, before a window moves its position.
+        """Record where the rows of a new signal table begin, before a window or a snapshot moves positions.
 
         If the settings name another table than before, that is how far the database was read at this moment, whether the table
         is captured yet or not: one that continues after an exclusion has older rows still to be read.

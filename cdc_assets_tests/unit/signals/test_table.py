@@ -350,6 +350,16 @@ def test_a_signal_table_that_is_enabled_after_it_was_named_loses_no_row(two: Wor
     assert scans(two) == ["SUCCEEDED"]
 
 
+@pytest.mark.parametrize("first", ["snapshot", "stream"])
+def test_a_snapshot_in_the_first_run_with_another_signal_table_loses_no_row_of_it(two: World, first: str) -> None:
+    name_signal_table(two, "tool")
+    two.make("added", "id int PRIMARY KEY, version int")
+    ask_in(two, "tool", "new")
+    two.run(first)
+    run_wholly(two)
+    assert scans(two) == ["SUCCEEDED"]
+
+
 def test_records_that_do_not_say_of_which_signal_table_they_are_continue(two: World) -> None:
     manifest = Manifest(TopicTables(Location.of(two.config.lake), "shop"), "shop")
     now = datetime.now(UTC)
