@@ -59,7 +59,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.derived_runs import KafkaRuns, mirroring
 from cdc_assets.defs.mirrors import MIRRORS_LEFT_TAG
 from cdc_assets.defs.partitions import all_ranges
-from cdc_assets.defs.runs import COMMITTED_TAG, PROGRESS_TAG, repository_here
+from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, PROGRESS_TAG, repository_here
 from cdc_assets.defs.schedule import (
     MAX_FAILURES,
     Asks,
@@ -204,7 +204,7 @@ def _request(
     if asked:
         pauses = "A run for signals ({}) has just ended; the next starts"
         # a channel may have brought more since that run; a request of a database is one that it could not finish
-        again = _after_its_own if set(asked) <= overview.state.signals.keys() else retry_time
+        again = _if_unfinished if set(asked) <= overview.state.signals.keys() else retry_time
         return run_for(SIGNAL_TAG, sorted(asked), "signals", again=again, pauses=pauses)
     if waiting and not fresh:
         return dg.SkipReason(
@@ -270,6 +270,12 @@ def _after_its_own(records: Records, tag: str, what: str) -> datetime | None:
     """After pauses behind the runs for the same reason only, whatever others were between them."""
     own = [record for record in records if record.dagster_run.tags.get(tag) == what]
     return growing_retry_time(own, tag, what)
+
+
+def _if_unfinished(records: Records, tag: str, what: str) -> datetime | None:
+    """As `_after_its_own`, but a run that ended at its time limit, or for another one, may have finished others of many requests."""
+    whole = [record for record in records if not record.dagster_run.tags.get(LEFT_AT_TAG)]
+    return retry_time(records, tag, what) or _after_its_own(whole, tag, what)
 
 
 def _for_any_reason(records: Records, tag: str, _: str) -> datetime | None:

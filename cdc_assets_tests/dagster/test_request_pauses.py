@@ -11,6 +11,7 @@ import pytest
 from cdc_assets.core.seldom import Seldom
 from cdc_assets.defs import sensors
 from cdc_assets.defs.names import Names
+from cdc_assets.defs.runs import LEFT_AT_TAG
 from cdc_assets.defs.sensors import SIGNAL_TAG
 from cdc_assets.ledger.signal_state import SignalState
 
@@ -43,3 +44,5 @@ def test_only_requests_that_no_run_could_finish_start_fewer_and_fewer_runs(found
     assert asked(ended()).tags == own, "at once after a run for something else"
     for records in ([ended(**own)] * 5, [ended(), ended(**own)] * 5):
         assert isinstance(asked(*records), dg.SkipReason) == grows
+    left = [ended(**own, **{LEFT_AT_TAG: "1"})] * 5
+    assert asked(*left).tags == own, "their time was over, which says nothing of the requests"
