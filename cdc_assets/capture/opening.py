@@ -235,6 +235,8 @@ class Opening:
         # structures that a signal has given and that a killed run had only begun to record
         for database in list(self._ledger.state.signals):
             activities.structures.recover(database)
+        for database in selected:  # new tables begin where the log ends, which is ahead of what was read
+            activities.watch.begin(database)
         # a snapshot in flight holds a number, so it comes before new ones; first that with a round in flight, behind which none is planned
         done, known = SnapshotSummary(), self._ledger.state
         snapshots = known.snapshots.keys() - unavailable.keys()  # one of a busy database waits until it answers

@@ -4,7 +4,8 @@ A tick is one small query per database, one read of the manifest, and a check of
 the signal channels; no JVM. One that finds nothing waits for a change (`schedule`). Rows of the signal table are changes like any
 others, so they start a run by themselves; if there are any among the new changes, one more question sees them, and the run
 is tagged with them. After a run that did not succeed the same query finds rows that it may have read and not carried
-out. A file, a Kafka topic, requests of users, and unfinished requests are checked separately. The cursor is not used for positions: these are in the lake.
+out. A file, a Kafka topic, requests of users, and unfinished requests are checked separately; a request that no run
+can finish starts fewer and fewer of them. The cursor is not used for positions: these are in the lake.
 
 *What a run selects.* A streaming run reads all tables of the capture, whatever its selection is, and
 reports those that had events. Dagster writes a record in advance for each selected asset and check. So the sensor has a job
@@ -58,7 +59,7 @@ from cdc_assets.defs.catalog import CaptureCatalog
 from cdc_assets.defs.derived_runs import KafkaRuns, mirroring
 from cdc_assets.defs.mirrors import MIRRORS_LEFT_TAG
 from cdc_assets.defs.partitions import all_ranges
-from cdc_assets.defs.runs import COMMITTED_TAG, PROGRESS_TAG, repository_here
+from cdc_assets.defs.runs import COMMITTED_TAG, LEFT_AT_TAG, PROGRESS_TAG, repository_here
 from cdc_assets.defs.schedule import (
     MAX_FAILURES,
     Asks,
@@ -199,10 +200,12 @@ def _request(
     run_for = partial(_run_for, catalog, records)
     if new:
         pauses = "{} could not be added; the next attempt starts"
-        return run_for(NEW_TABLES_TAG, new, "tables", again=_if_not_added, pauses=pauses)
+        return run_for(NEW_TABLES_TAG, new, "tables", again=_after_its_own, pauses=pauses)
     if asked:
         pauses = "A run for signals ({}) has just ended; the next starts"
-        return run_for(SIGNAL_TAG, sorted(asked), "signals", again=retry_time, pauses=pauses)
+        # a channel may have brought more since that run; a request of a database is one that it could not finish
+        again = _if_unfinished if set(asked) <= overview.state.signals.keys() else retry_time
+        return run_for(SIGNAL_TAG, sorted(asked), "signals", again=again, pauses=pauses)
     if waiting and not fresh:
         return dg.SkipReason(
             f"{len(waiting)} tables could not be read; the last run says why, the next attempt starts after {unread:%H:%M:%S} UTC."
@@ -263,10 +266,16 @@ def _run_for(
     return _streaming_run(catalog, run_key(catalog.names.capture, records, name), {tag: about})
 
 
-def _if_not_added(records: Records, tag: str, what: str) -> datetime | None:
-    """After pauses behind the runs for the same tables only, whatever others were between them."""
+def _after_its_own(records: Records, tag: str, what: str) -> datetime | None:
+    """After pauses behind the runs for the same reason only, whatever others were between them."""
     own = [record for record in records if record.dagster_run.tags.get(tag) == what]
     return growing_retry_time(own, tag, what)
+
+
+def _if_unfinished(records: Records, tag: str, what: str) -> datetime | None:
+    """As `_after_its_own`, but a run that ended at its time limit, or for another one, may have finished others of many requests."""
+    whole = [record for record in records if not record.dagster_run.tags.get(LEFT_AT_TAG)]
+    return retry_time(records, tag, what) or _after_its_own(whole, tag, what)
 
 
 def _for_any_reason(records: Records, tag: str, _: str) -> datetime | None:

@@ -106,6 +106,7 @@ class SignalState:
         places: positions in channels outside the log: stream, and number of the first message not handled; the same in
             every database.
         failed: ids of signals in the queue, each with a table that could not be read for it.
+        signal_table: the table of `read_until`; None if it was not recorded yet.
     """
 
     read_until: Lsn | None = None
@@ -117,6 +118,7 @@ class SignalState:
     structures: tuple[StructureRequest, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
+    signal_table: TableId | None = None
 
     @property
     def unfinished(self) -> bool:

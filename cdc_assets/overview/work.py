@@ -236,14 +236,15 @@ class Work:
         return sorted({table.database for table in self._state.tables if self._included(table)})
 
     def pending_signals(self) -> list[str]:
-        """Channels with unread signals, and databases with requests that no run has finished.
+        """Channels with unread signals, and configured databases with requests that no run has finished.
 
         A channel that cannot be read is logged and skipped.
         """
+        configured = {name.lower() for name in self._config.connection.databases}
         found = [
             name
             for name, signals in self._state.signals.items()
-            if signals.unfinished and not self._state.log(name).restored
+            if signals.unfinished and name.lower() in configured and not self._state.log(name).restored
         ]
         if not self._readable():
             return found

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _NOT_A_NAME = re.compile(r"[^\w-]+", re.ASCII)
 _SUFFIX = ".json"
+_STAMP = re.compile(r"([0-9]{14})-")
 
 
 class Inbox:
@@ -41,10 +42,12 @@ class Inbox:
         self._unreadable: set[str] = set()
 
     def put(self, signal: Signal) -> None:
-        """Store a request."""
-        stamp, own_id = time.time_ns() // 1_000_000, _NOT_A_NAME.sub("_", signal.id)[:100]
+        """Store a request after those that wait, whatever the clock says: it may have been set back, or be another host's."""
+        waiting = [int(found[1]) for found in map(_STAMP.match, self._folder.names(_SUFFIX)) if found]
+        stamp = max([time.time_ns() // 1_000_000, *(before + 1 for before in waiting)])
+        own_id = _NOT_A_NAME.sub("_", signal.id)[:100]
         text = json.dumps({"id": signal.id, "type": signal.type, "data": signal.data}).encode()
-        # another request of this millisecond may have an id that is written alike
+        # another process may take the same millisecond for a request whose id is written alike
         self._folder.write(f"{stamp:014d}-{own_id}-{zlib.crc32(text):08x}{_SUFFIX}", text)
 
     def receive(self, reached: Mapping[str, int]) -> Delivery:

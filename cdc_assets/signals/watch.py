@@ -68,6 +68,10 @@ def channels_of(config: CaptureConfig, adapters: Iterable[SignalChannel]) -> lis
     return [inbox, *file, *adapters]
 
 
+def _differ(one: TableId, other: TableId) -> bool:
+    return str(one).lower() != str(other).lower()
+
+
 class SignalWatch:
     """Reads signals and records their effect.
 
@@ -170,15 +174,35 @@ class SignalWatch:
         return tuple(sorted({**known, **delivery.reached}.items()))
 
     def begin(self, database: str) -> None:
-        """Record where the rows of a new signal table begin, before a window moves its position.
+        """Record where the rows of a new signal table begin, before a window or a snapshot moves positions.
+
+        If the settings name another table than before, that is how far the database was read at this moment, whether the table
+        is captured yet or not: one that continues after an exclusion has older rows still to be read.
 
         Raises:
             FencedError: another writer has taken over.
         """
         table, state = self.table(database), self.state(database)
-        if table is not None and table.position is not None and state.read_until is None:
-            first = min(table.position, table.snapshot_lsn or table.position)
-            self.record(database, dataclasses.replace(state, read_until=first))
+        if state.read_until is None:
+            if table is not None and table.position is not None:
+                first = min(table.position, table.snapshot_lsn or table.position)
+                self.record(database, dataclasses.replace(state, read_until=first, signal_table=table.table))
+            return
+        named, former = signal_table(self._settings.collections, database), state.signal_table
+        if named is None or (former is not None and not _differ(former, named)):
+            return
+        if former is not None:
+            streaming = [entry for entry in self._ledger.state.tables.values() if entry.table.database == database]
+            positions = [entry.position for entry in streaming if entry.streams and entry.position]
+            if not positions:
+                return
+            state = dataclasses.replace(state, read_until=max(positions))
+        self.record(database, dataclasses.replace(state, signal_table=named))
+        if former is not None:
+            log.warning(
+                "Signals are read from %s now, and not from %s: rows inserted up to %s are not carried out. "
+                "Next: insert into it again what is still wanted.", named, former, state.read_until,
+            )  # fmt: skip
 
     def read_table(self, database: str) -> NewRows:
         """Carry out new rows of a database's signal table.
@@ -190,8 +214,9 @@ class SignalWatch:
             RetryableError: the server is away or busy.
             FencedError: another writer has taken over.
         """
-        table, handled = self.table(database), self.state(database).read_until
-        if table is None or table.position is None or handled is None:
+        table, state = self.table(database), self.state(database)
+        handled, former = state.read_until, state.signal_table
+        if table is None or table.position is None or handled is None or (former and _differ(former, table.table)):
             return NewRows()
         # less than what is handled, if its record was written and the answer lost: markers are still to be found there
         after = self._seen.setdefault(database, handled)

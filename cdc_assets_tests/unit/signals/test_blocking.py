@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.signal import Signal
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import ServerBusyError
 from cdc_assets.lake.location import Location
+from cdc_assets.overview import CaptureOverview
 from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals.inbox import Inbox
-from cdc_assets_tests.crashes import PowerCutError
+from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.incremental.weather import Weather
 from cdc_assets_tests.unit.signals.world import World, check_law, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -256,3 +258,43 @@ def test_a_busy_server_is_waited_for_while_the_other_database_stands_still(
     assert read_again(world, table) == [1, 1]
     assert told(world, "s1")[-1] == "COMPLETED"
     assert [event["value"]["op"] for event in world.events(replace(table, database="Other"))] == ["c", "c"]
+
+
+def test_a_request_in_a_database_that_the_settings_name_no_more_waits_and_starts_no_run(
+    server: StandIn, tmp_path: Path
+) -> None:
+    server.execute("CREATE DATABASE Other")
+    server.execute("EXEC sys.sp_cdc_enable_db", database="Other")
+    world = World(server, str(tmp_path))
+    both = replace(world.config, connection=replace(world.config.connection, databases=(DATABASE, "other")))
+    alone = world.config
+    world.config = both
+    world.make("orders", "id int PRIMARY KEY, version int")
+    table = world.make("lines", "id int PRIMARY KEY, version int", "Other")
+    server.execute("INSERT INTO dbo.lines VALUES (1, 1)", database="Other")
+    server.agent.drain()
+    world.run("snapshot")
+
+    def pending() -> list[str]:
+        with SqlServerSource(world.config.connection) as source:
+            return CaptureOverview(world.config, source).work.pending_signals()
+
+    data = {"type": "blocking", "data-collections": ["Other.dbo.lines"]}
+    Inbox(Location.of(world.config.lake), "shop").put(Signal("s1", "execute-snapshot", json.dumps(data)))
+    with cut_at("signals-recorded"), pytest.raises(PowerCutError):
+        world.run()
+    while "in-process" in pending():  # the first rows of signals say where those of their tables begin
+        with cut_at("signals-recorded"), pytest.raises(PowerCutError):
+            world.run()
+    assert pending() == ["Other"]
+    world.config = alone
+    assert pending() == []
+    world.run()
+    assert pending() == []
+    assert told(world, "s1") == []
+    world.config = both
+    assert pending() == ["Other"]
+    world.run()
+    assert read_again(world, table) == [1, 1]
+    assert told(world, "s1")[-1] == "COMPLETED"
+    assert pending() == []

@@ -183,6 +183,19 @@ def test_the_inbox_keeps_the_order_and_forgets(tmp_path: Path, form: str) -> Non
     assert not inbox.waiting({})
 
 
+def test_requests_come_in_the_order_in_which_they_were_put_whatever_the_clocks_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([10**18, 10**18 - 3600 * 10**9, 10**18 - 3600 * 10**9, 10**18 + 10**9])
+    monkeypatch.setattr("time.time_ns", lambda: next(clock))
+    (tmp_path / "shop.__signals").mkdir()
+    (tmp_path / "shop.__signals" / "foreign.json").mkdir()
+    own_ids = ["z", "y", "x", "a"]
+    for own_id in own_ids:
+        Inbox(Location(str(tmp_path)), "shop").put(Signal(own_id, "log", None))  # each of another process
+    assert [signal.id for signal in Inbox(Location(str(tmp_path)), "shop").receive({}).signals] == own_ids
+
+
 def test_no_request_replaces_another_one_of_its_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inbox = Inbox(Location(str(tmp_path)), "shop")
     monkeypatch.setattr("time.time_ns", lambda: 10**18)

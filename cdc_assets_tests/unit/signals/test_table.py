@@ -1,22 +1,30 @@
 """Signals by the signal table, while the capture of that table itself changes."""
 
+import json
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
+from cdc_assets.config.settings import FilterSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConnectionLostError, ObjectDeniedError
+from cdc_assets.lake.location import Location
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.shared.progress import StreamSummary
 from cdc_assets.signals import model, table
 from cdc_assets_tests.crashes import PowerCutError, cut_at
-from cdc_assets_tests.unit.incremental.stories import ids, orders
-from cdc_assets_tests.unit.signals.world import World
+from cdc_assets_tests.unit.incremental.stories import ids, orders, scans
+from cdc_assets_tests.unit.signals.world import SIGNAL_COLUMNS, SIGNALS, World
 from cdc_assets_tests.unit.streaming.child import DATABASE
+from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from mssql_standin.control import StandIn
 
 
@@ -231,3 +239,134 @@ def test_letter_case_of_its_name_in_the_settings_does_not_count(server: StandIn,
     assert ids(world, table) == list(range(1, 101))
     rows = world.events(TableId(DATABASE, "dbo", "cdc_signal"))
     assert {row["value"]["op"] for row in rows} == {"c"}, "its rows are requests"
+
+
+def ask_in(world: World, name: str, own_id: str, kind: str = "execute-snapshot", **data: object) -> None:
+    """Insert a signal into one of two signal tables; by default one that requests all orders."""
+    text = json.dumps(data or {"data-collections": [f"{DATABASE}.dbo.orders"]})
+    world.sql(f"INSERT INTO dbo.{name} VALUES ('{own_id}', '{kind}', '{text}')")
+    world.server.agent.drain()
+
+
+def name_signal_table(world: World, name: str) -> None:
+    """Settings that name another signal table; the filters exclude both."""
+    table = TableId(DATABASE, "dbo", name)
+    world.config = replace(
+        world.config,
+        signals=replace(world.config.signals, collections=(table,)),
+        filters=FilterSettings(also=frozenset({str(table).lower()}), table_exclude=("dbo.cdc_signal", "dbo.tool")),
+    )
+
+
+@pytest.fixture
+def two(server: StandIn, tmp_path: Path) -> World:
+    """A capture that has handled a signal in the first of two signal tables, and knows nothing of the second, which has one."""
+    world = World(server, str(tmp_path), chunk_rows=100)
+    orders(world)
+    name_signal_table(world, "cdc_signal")
+    world.make("tool", SIGNAL_COLUMNS)
+    world.signal("s1", "log", message="first table")
+    world.run()
+    ask_in(world, "tool", "old")
+    world.run()
+    return world
+
+
+def run_wholly(world: World) -> None:
+    world.run("snapshot")
+    world.run()
+
+
+def test_rows_of_a_signal_table_from_before_the_settings_named_it_are_not_carried_out(
+    two: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    name_signal_table(two, "tool")
+    run_wholly(two)
+    assert scans(two) == []
+    [told] = [text for text in caplog.messages if text.startswith("Signals are read from")]
+    assert f"from {DATABASE}.dbo.tool now, and not from {SIGNALS}" in told
+    assert "Next: insert into it again" in told
+    caplog.clear()
+    run_wholly(two)
+    assert (scans(two), [text for text in caplog.messages if "Signals are read from" in text]) == ([], [])
+    ask_in(two, "cdc_signal", "former")
+    ask_in(two, "tool", "new")
+    two.run()
+    assert scans(two) == ["SUCCEEDED"]
+    two.run()
+    assert scans(two) == ["SUCCEEDED"]
+
+
+@pytest.mark.parametrize("step", ["snapshot-complete", "signals-recorded", "window-complete"])
+def test_a_crash_when_another_signal_table_is_named_changes_nothing(two: World, step: str) -> None:
+    name_signal_table(two, "tool")
+    with cut_at(step), suppress(PowerCutError):
+        run_wholly(two)
+    ask_in(two, "tool", "new")
+    with cut_at(step), suppress(PowerCutError):
+        run_wholly(two)
+    run_wholly(two)
+    assert scans(two) == ["SUCCEEDED"]
+    notes = [row["value"] for row in rows_of_topic(two.config, "notes")]
+    assert {note["id"] for note in notes if note["aggregate_type"] == "Incremental Snapshot"} == {"new"}
+    assert ids(two, TableId(DATABASE, "dbo", "orders")) == list(range(1, 101))
+
+
+def test_a_switch_back_carries_out_nothing_from_the_meantime(two: World) -> None:
+    name_signal_table(two, "tool")
+    run_wholly(two)
+    ask_in(two, "cdc_signal", "meantime")
+    two.sql("INSERT INTO dbo.orders VALUES (101, 101)")
+    two.server.agent.drain()
+    two.run()
+    name_signal_table(two, "cdc_signal")
+    run_wholly(two)
+    assert scans(two) == []
+    signals = two.events(TableId(DATABASE, "dbo", "cdc_signal"))
+    assert "meantime" in [event["value"]["after"]["id"] for event in signals], "as an event it is read late"
+    ask_in(two, "cdc_signal", "new")
+    two.run()
+    assert scans(two) == ["SUCCEEDED"]
+
+
+def test_rows_of_a_table_that_was_captured_like_any_other_before_it_was_named_are_not_carried_out(
+    two: World,
+) -> None:
+    two.config = replace(two.config, filters=replace(two.config.filters, table_exclude=("dbo.cdc_signal",)))
+    run_wholly(two)
+    ask_in(two, "tool", "captured")
+    two.run()
+    name_signal_table(two, "tool")
+    run_wholly(two)
+    assert scans(two) == []
+
+
+def test_a_signal_table_that_is_enabled_after_it_was_named_loses_no_row(two: World) -> None:
+    name_signal_table(two, "late")
+    two.run()
+    two.make("late", SIGNAL_COLUMNS)
+    ask_in(two, "late", "new")
+    two.run()
+    assert scans(two) == ["SUCCEEDED"]
+
+
+@pytest.mark.parametrize("first", ["snapshot", "stream"])
+def test_a_snapshot_in_the_first_run_with_another_signal_table_loses_no_row_of_it(two: World, first: str) -> None:
+    name_signal_table(two, "tool")
+    two.make("added", "id int PRIMARY KEY, version int")
+    ask_in(two, "tool", "new")
+    two.run(first)
+    run_wholly(two)
+    assert scans(two) == ["SUCCEEDED"]
+
+
+def test_records_that_do_not_say_of_which_signal_table_they_are_continue(two: World) -> None:
+    manifest = Manifest(TopicTables(Location.of(two.config.lake), "shop"), "shop")
+    now = datetime.now(UTC)
+    known = manifest.claim(now).signals[DATABASE]
+    manifest.record_signals(now, {DATABASE: replace(known, signal_table=None)})
+    ask_in(two, "cdc_signal", "next")
+    two.run()
+    assert scans(two) == ["SUCCEEDED"]
+    state = two.state().signals[DATABASE]
+    assert state.signal_table == TableId(DATABASE, "dbo", "cdc_signal")
