@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from cdc_assets.core.schema import NEVER_IN_BEFORE_IMAGE
 from cdc_assets.core.task_counters import NULLED, UNAVAILABLE, count
 from cdc_assets.envelope.columns import EventColumn
+from cdc_assets.envelope.layout import AFTER
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rules import MASKED
 from cdc_assets.errors import InvalidValueError, InvariantError
@@ -160,6 +161,23 @@ def _missing(column: EventColumn, operations: Numbers, masks: pa.Array) -> Numbe
     if column.mapped.column.type_name in NEVER_IN_BEFORE_IMAGE:
         missing |= (operations == 1) | (operations == 3)
     return missing
+
+
+def updates_that_omit(
+    columns: Sequence[EventColumn], operations: pa.Array, masks: pa.Array, *nulls: pa.Array
+) -> pa.Array:
+    """Which change rows are an update's new image in which the log does not contain the value of a column.
+
+    Args:
+        columns: columns with large values.
+        operations: of the change rows.
+        masks: their update masks.
+        nulls: of each column 1 where it is null.
+    """
+    omitted = np.zeros(len(operations), dtype=bool)
+    for column, null in zip(columns, nulls, strict=True):
+        omitted |= (null.to_numpy(zero_copy_only=False) == 1) & ~mask_bit(masks, column.bit)
+    return pa.array(omitted & (operations.to_numpy(zero_copy_only=False) == AFTER))
 
 
 def mask_bit(masks: pa.Array, bit: int) -> Numbers:

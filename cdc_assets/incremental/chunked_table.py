@@ -20,6 +20,7 @@ from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.ranges import can_bound, type_of_bounds
 from cdc_assets.core.schema import Column, InstanceId, TableSchema
+from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.incremental.chunks import Ordered, Span, maximum_query, nth_key_query
@@ -70,6 +71,16 @@ class ChunkedTable:
     def large(self) -> bool:
         """Whether a single row may be large."""
         return any(column.mapped.large for column in self.plan.columns)
+
+    @property
+    def omittable(self) -> tuple[EventColumn, ...]:
+        """Columns of which an update may omit the value, though the row has one; none if any change makes a round useless."""
+        columns = [self.plan.columns[index] for index in self.plan.value_columns] if self.unique else []
+        return tuple(
+            column
+            for column in columns
+            if column.mapped.large and not column.mapped.column.computed and column.name not in self.lacking
+        )
 
     @property
     def declared_width(self) -> int:

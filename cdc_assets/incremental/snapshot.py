@@ -12,8 +12,10 @@ wait for those of the round. So the window is planned when these have ended.
 round began: each server that is read is asked whether it has the log so far (one that is written to has it up to the open
 marker, a replica may lag). A row without a change behind that is therefore the row as it is at the position: it
 sorts after each older event of its key, all of which are committed, and before each newer one, none of which is. A row
-with such a change is dropped, since its newer event is committed. Markers go through the same log as the data, so
-capture delay only makes the round wait. The change table shows which rows have changed (`chunked_table`, *identity*), and the
+with such a change is dropped, since its newer event is committed and holds the row. If the newest one is an update
+that omits a large value, perhaps no event holds that: then the round is read again, in smaller ones, until no row of it is updated
+so meanwhile; if that does not come about, the table is given up. Markers go through the same log as the data, so capture delay
+only makes the round wait. The change table shows which rows have changed (`chunked_table`, *identity*), and the
 clean-up job must not have removed anything of it: that is checked afterwards.
 
 *State* (queue, last and greatest key) is in the manifest.
@@ -21,6 +23,7 @@ clean-up job must not have removed anything of it: that is checked afterwards.
 | crash after | next run |
 |---|---|
 | open marker, reading, close marker, events written | removes staged files, and reads after the last committed key between new markers |
+| a round was of no use, any number of times | the same; it counts them from the first again |
 | their files recorded | commits them (`chunk_step`); if they are lost, reads again. A table that a signal stopped meanwhile keeps its READs, and is not read further |
 | their commit | advances the queue, to the next round or the next table |
 
@@ -83,6 +86,16 @@ _MAX_REPEATS = 10
 _ALTERED = (
     "Its structure or its capture instance changed during each of {} reads. Next: request this snapshot again when the table is no "
     "longer altered."
+)
+_ALIKE = (
+    "it has no key, and rows like them have changed meanwhile",
+    "It has no key, and rows equal to those being read changed during each of {} reads. "
+    "Next: request a blocking snapshot, or this one again when less is written.",
+)
+_OMITTED = (
+    "some were updated meanwhile by events that omit large values",
+    "Rows being read were updated during each of {} reads by events that omit large values. "
+    "Next: request a blocking snapshot, or this one again when less is written.",
 )
 
 
@@ -305,13 +318,7 @@ class IncrementalSnapshot:
             return True
         reads = self.reader.build(current, changed, table.position)
         if reads is None:
-            self._repeat(
-                database,
-                table.table,
-                "it has no key, and rows like them have changed meanwhile",
-                "It has no key, and rows equal to those being read changed during each of {} reads. "
-                "Next: request a blocking snapshot, or this one again when less is written.",
-            )
+            self._repeat(database, table.table, *(_OMITTED if current.chunked.unique else _ALIKE))
             return True
         self._repeats.pop(_request(current.entry), None)
         self._commit(database, dataclasses.replace(reads, entry=self._watch.state(database).queue[0]), current)

@@ -33,6 +33,9 @@ from cdc_assets.shared.statements import Statement
 FILE_BYTES = 16 * 1024 * 1024
 """Size in bytes after which the next staged file begins: one task reads a span, but several build its events."""
 
+OMITS = "omits"
+"""Column of changed rows, after those of the identity: whether the image is of an update that omits a large value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Staged:
@@ -153,7 +156,7 @@ class BuildTask:
         directory: directory of the topic table.
         attempt: id of the attempt, part of the file names.
         identity: indexes of the columns that identify a row.
-        changed: staged files with those columns of changed rows.
+        changed: staged files with those columns of changed rows; if some may omit values, in order, with `OMITS`.
         unique: whether those columns tell each row from all others.
     """
 
@@ -171,15 +174,19 @@ class BuildTask:
 
 
 def build(task: BuildTask) -> tuple[DataFile, ...] | None:
-    """Write READ events of the rows that have not changed; None if that is not known of all of them.
+    """Write READ events of the rows that have not changed; None if that is not known of all of them, or an event omits a value.
 
     Raises:
         InvalidValueError: a value does not fit its event type.
         LakeError: the lake cannot be read or written.
     """
     found = [batch for file in task.changed for batch in task.staging.read(file.name)]
-    changed = Rows(pa.Table.from_batches(found).columns) if found else None
-    if changed is not None and not task.unique and _is_any(changed, task):
+    changed = newest = None
+    if found:
+        images = pa.Table.from_batches(found)
+        changed = Rows(images.columns[: len(task.identity)])
+        newest = _omitting(images) if task.unique else changed
+    if newest is not None and _is_any(newest, task):
         return None
     location, schema = task.staging.location, task.plan.topic_schema
     with TopicWriter(location, task.directory, schema, task.window_id, task.attempt) as writer:
@@ -190,6 +197,16 @@ def build(task: BuildTask) -> tuple[DataFile, ...] | None:
             context = ReadContext(task.window_id, task.position, task.server_time, number, snapshot="incremental")
             writer.write(build_reads(task.plan, rows, context))
     return tuple(writer.files)
+
+
+def _omitting(images: pa.Table) -> "Rows | None":
+    """The changed rows whose newest image omits a large value; None if there are none."""
+    if OMITS not in images.column_names:
+        return None
+    *identity, _ = images.column_names
+    newest = images.group_by(identity, use_threads=False).aggregate([(OMITS, "last")])
+    omitting = newest.filter(newest.column(f"{OMITS}_last")).select(identity)
+    return Rows(omitting.columns) if omitting.num_rows else None
 
 
 def _is_any(changed: "Rows", task: BuildTask) -> bool:
