@@ -45,11 +45,12 @@ from cdc_assets.envelope.rules import shown_key
 from cdc_assets.errors import (
     CdcDisabledError,
     CdcError,
-    CredentialsError,
     DatabaseRestoredError,
+    EngineError,
     FencedError,
     InvariantError,
     LakeError,
+    LoginError,
 )
 from cdc_assets.incremental.changed import StaleError, changed_rows
 from cdc_assets.incremental.chunk_step import chunk_commits
@@ -72,9 +73,9 @@ log = logging.getLogger(__name__)
 Turn = Literal["worked", "waiting", "nothing"]
 
 _NOT_OF_THE_TABLE = (
-    CredentialsError | LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError
+    LoginError | LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError | EngineError
 )
-"""Errors that do not concern one table."""
+"""Errors that do not concern one table: no executor of Spark may be free now, and the login may be granted again."""
 _READ = ("SUCCEEDED", "EMPTY")
 """Statuses of a table that was read; all others are failures."""
 _IN_FLIGHT = 2
@@ -211,12 +212,10 @@ class IncrementalSnapshot:
         except UnreadableError as problem:
             self._end_table(database, problem.status, problem.reason)
         except CdcError as error:
-            if isinstance(error, _NOT_OF_THE_TABLE):
-                raise
             tried = [current.chunked for current in self._rounds.get(database, ())]
             tried += [self._chunked[database]] if database in self._chunked else []
-            self.discard_rounds(database)
-            if error.retryable:
+            self.discard_rounds(database)  # else the error of a read would be raised again when its cause is gone
+            if error.retryable or isinstance(error, _NOT_OF_THE_TABLE):
                 raise
             self._abandon(database, error, tried)
         return "worked"
