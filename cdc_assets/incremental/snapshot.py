@@ -75,7 +75,8 @@ Turn = Literal["worked", "waiting", "nothing"]
 _NOT_OF_THE_TABLE = (
     LoginError | LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError | EngineError
 )
-"""Errors that do not concern one table: no executor of Spark may be free now, and the login may be granted again."""
+"""Errors that do not concern one table: no executor of Spark may be free now, and the login may be granted again. But a statement
+may be refused for another database, which its condition or its view names (`_abandon`)."""
 _READ = ("SUCCEEDED", "EMPTY")
 """Statuses of a table that was read; all others are failures."""
 _IN_FLIGHT = 2
@@ -215,7 +216,8 @@ class IncrementalSnapshot:
             tried = [current.chunked for current in self._rounds.get(database, ())]
             tried += [self._chunked[database]] if database in self._chunked else []
             self.discard_rounds(database)  # else the error of a read would be raised again when its cause is gone
-            if error.retryable or isinstance(error, _NOT_OF_THE_TABLE):
+            is_in_doubt = type(error) is LoginError  # if this database refuses it, `_abandon` meets that again
+            if error.retryable or (isinstance(error, _NOT_OF_THE_TABLE) and not is_in_doubt):
                 raise
             self._abandon(database, error, tried)
         return "worked"

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.jobs import Job
+from cdc_assets.core.lsn import Lsn
+from cdc_assets.core.schema import TableSchema
 from cdc_assets.errors import CdcError, EngineError, LoginError
 from cdc_assets_tests.unit.incremental.stories import ask, orders, scans
 from cdc_assets_tests.unit.signals.world import World
@@ -18,6 +22,7 @@ from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from mssql_standin.control import StandIn
 
 FULL = EngineError("No executor of yarn registered within 120 s")
+REFUSED = LoginError("The login is not able to access the database")
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, error: CdcError, kind: str, about: str) -> list[CdcError]:
@@ -74,7 +79,33 @@ def test_a_database_that_refuses_the_login_while_a_round_is_in_flight(
     world.make("others", "id int PRIMARY KEY", "Other")
     table = orders(world)
     ask(world, table)
-    errors = fail_once(monkeypatch, LoginError("login refused the database"), "incremental", job)
+    errors, refusals, schema = (
+        fail_once(monkeypatch, REFUSED, "incremental", job),
+        [REFUSED],
+        SqlServerSource.table_schema,
+    )
+
+    def refused(source: SqlServerSource, asked: TableId, known: Lsn) -> TableSchema | None:
+        if not errors and refusals:
+            raise refusals.pop()
+        return schema(source, asked, known)
+
+    monkeypatch.setattr(SqlServerSource, "table_schema", refused)
     world.run()
-    assert not errors
+    assert (errors, refusals) == ([], [])
     assert (scans(world), len(world.reads(table))) == (["SUCCEEDED"], 100)
+
+
+def test_a_statement_that_is_refused_another_database_ends_only_its_own_snapshot(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its condition names that database: error 916, as if this one refused the login."""
+    world = World(server, str(tmp_path), chunk_rows=100)
+    table = orders(world)
+    ask(world, table, additional_conditions=[{"data-collection": str(table), "filter": "id > 1"}])
+    fail_once(monkeypatch, REFUSED, "incremental", "read")
+    world.sql("INSERT INTO dbo.orders VALUES (101, 1)")
+    server.agent.drain()
+    world.run()
+    assert scans(world) == ["SQL_EXCEPTION"]
+    assert len(world.events(table)) == 101
