@@ -3,7 +3,8 @@
 The images are staged for the tasks that drop these rows. Operations that the settings skip are not queried: they have
 no event that a READ could overtake. With `skip.messages.without.change` the same is true of updates whose event shows
 no difference, so these are left out too; otherwise the row would have neither a READ nor an event. If the table has large
-columns, the images are staged in order, since the newest one of a row decides whether its events hold it. The clean-up job
+columns, the images are staged in order, with the other columns: a newest one that omits large values is the row, together with
+these (`staging`). The clean-up job
 may remove rows during the read without an error, so the low-water mark is checked afterwards. That is asked over another
 connection, perhaps of a replica on which the clean-up has not come yet; so the rows are counted there too, over the same
 connection, and as many must have arrived.
@@ -13,15 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.envelope.changes import unequal
 from cdc_assets.envelope.layout import AFTER, BEFORE
-from cdc_assets.envelope.rows import event_values, images, updates_that_omit
+from cdc_assets.envelope.rows import event_values, images, omitted_values
 from cdc_assets.errors import IncompleteReadError, QueryError
 from cdc_assets.incremental.chunked_table import ChunkedTable
 from cdc_assets.incremental.chunks import changed_query
-from cdc_assets.incremental.staging import OMITS, Staged, Staging
+from cdc_assets.incremental.staging import HOLDS, OMITS, VALUE, Staged, Staging
 from cdc_assets.shared.server import Server
 from cdc_assets.shared.statements import skipped_numbers
 
@@ -33,7 +35,8 @@ class StaleError(Exception):
 def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after: Lsn, until: Lsn) -> tuple[Staged, ...]:
     """Stage the identity columns of all images with commit LSN in (after, until]; no file if there are none.
 
-    If the table has large columns, they are in order, each with whether it is an update that omits a large value.
+    If the table has large columns, they are in order, each with whether it is an update that omits a large value, and may have
+    given the row another one; and those that omit one with the columns that are not large.
 
     Raises:
         StaleError: the change table is gone, rows of it were removed, or not all of them have arrived.
@@ -41,15 +44,14 @@ def changed_rows(server: Server, chunked: ChunkedTable, staging: Staging, after:
     """
     database, name = chunked.plan.table.database, chunked.instance.name
     skipped = skipped_numbers(chunked.plan.settings.skipped_operations)
-    columns = chunked.plan.columns
     visible_only = chunked.plan.settings.skip_unchanged
-    chosen = columns if visible_only else [columns[index] for index in chunked.identity]
+    chosen = [chunked.plan.columns[index] for index in _chosen(chunked)]
     omittable = chunked.omittable
     in_order = visible_only or bool(omittable)
     statement = changed_query(chunked.plan, name, chosen, omittable, after, until, in_order=in_order)
     try:
         arrived = _Counted(server.reaching(database, until).read(*statement))
-        whole = _whole_pairs(arrived) if visible_only else arrived
+        whole = _whole_pairs(arrived) if in_order else arrived
         staged = tuple(staging.write(_staged(chunked, batch) for batch in whole))
     except QueryError as error:
         if server.source.low_water_marks(database).get(name) is None:
@@ -96,16 +98,47 @@ def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
     return pa.Table.from_batches([first, second]).combine_chunks().to_batches()[0]
 
 
+def _chosen(chunked: ChunkedTable) -> Sequence[int]:
+    """Indexes of the columns that are queried."""
+    columns = chunked.plan.columns
+    if chunked.plan.settings.skip_unchanged:
+        return range(len(columns))
+    return (
+        [index for index, column in enumerate(columns) if not column.mapped.large]
+        if chunked.omittable
+        else chunked.identity
+    )
+
+
 def _staged(chunked: ChunkedTable, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The identity of each image that counts, and whether it is an update that omits a large value, if there may be such."""
-    visible_only = chunked.plan.settings.skip_unchanged
-    end = 1 + len(chunked.plan.columns if visible_only else chunked.identity)
-    arrived, omitted = batch.columns[1:end], batch.columns[end:]
-    columns = {f"k{index}": arrived[index if visible_only else number] for number, index in enumerate(chunked.identity)}
-    if omitted:
-        columns[OMITS] = updates_that_omit(chunked.omittable, batch.column(0), *omitted)
+    """What is staged of the images that count."""
+    chosen = _chosen(chunked)
+    arrived, others = dict(zip(chosen, batch.columns[1:], strict=False)), batch.columns[1 + len(chosen) :]
+    columns = {f"k{index}": arrived[index] for index in chunked.identity}
+    if others:
+        columns[OMITS], holds = omitted_values(chunked.omittable, batch.column(0), *others)
+        if not chunked.own or {"c", "d"} & set(chunked.plan.settings.skipped_operations):
+            holds = pa.array(
+                [True] * batch.num_rows, pa.bool_()
+            )  # between images, the identity may have been another row's
+        columns[HOLDS] = pc.or_(holds, moved(batch.column(0), [arrived[index] for index in chunked.identity]))
+        for index, values in arrived.items():
+            if not chunked.plan.columns[index].mapped.large:
+                columns[VALUE.format(index)] = pc.if_else(columns[OMITS], values, pa.scalar(None, values.type))
     found = pa.RecordBatch.from_pydict(columns)
-    return found.filter(_has_event(chunked, batch, arrived)) if visible_only else found
+    visible_only = chunked.plan.settings.skip_unchanged
+    return found.filter(_has_event(chunked, batch, list(arrived.values()))) if visible_only else found
+
+
+def moved(operations: pa.Array, identity: Sequence[pa.Array]) -> pa.Array:
+    """Which images are of an update that gave its row another identity."""
+    after = np.flatnonzero(operations.to_numpy(zero_copy_only=False) == AFTER)
+    moved = np.zeros(len(operations), dtype=bool)
+    for column in identity:
+        differs = unequal(column.take(pa.array(after - 1)), column.take(pa.array(after)))
+        moved[after] |= differs
+        moved[after - 1] |= differs
+    return pa.array(moved)
 
 
 def _has_event(chunked: ChunkedTable, batch: pa.RecordBatch, arrived: Sequence[pa.Array]) -> pa.Array:

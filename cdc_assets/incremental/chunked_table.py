@@ -57,6 +57,7 @@ class ChunkedTable:
         identity: indexes in the plan's columns of those that identify a row.
         lacking: names of the plan's columns that the table has lost.
         unique: whether its identity tells each row from all others.
+        own: whether its identity is the table's own key: a message key may repeat, and pass from one row to another.
     """
 
     plan: EventPlan
@@ -66,6 +67,7 @@ class ChunkedTable:
     identity: tuple[int, ...]
     lacking: frozenset[str]
     unique: bool = True
+    own: bool = True
 
     @property
     def large(self) -> bool:
@@ -129,7 +131,9 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
     identity, unique = _identity(schema, plan, lacking)
     held = None if unique else {plan.columns[index].name for index in identity}
     ordered = Ordered(entry.table, _order(entry, schema, plan, held), _condition(entry))
-    return ChunkedTable(plan, directory, state.identity, ordered, identity, lacking, unique)
+    return ChunkedTable(
+        plan, directory, state.identity, ordered, identity, lacking, unique, _is_own(schema, plan, identity)
+    )
 
 
 def _condition(entry: QueuedTable) -> str:
@@ -191,6 +195,10 @@ def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> 
         if key and logged.keys() >= set(key):
             return tuple(logged[name] for name in key), True
     return tuple(index for index in logged.values() if not plan.columns[index].mapped.large), False
+
+
+def _is_own(schema: TableSchema, plan: EventPlan, identity: Sequence[int]) -> bool:
+    return tuple(plan.columns[index].name for index in identity) == tuple(schema.key or ())
 
 
 def find_maximum(bulk: BulkSource, chunked: ChunkedTable) -> Key:

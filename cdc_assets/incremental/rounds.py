@@ -239,7 +239,7 @@ class RoundReader:
         return self._ledger.clock.now().astimezone(UTC).isoformat().replace("+00:00", "Z")
 
     def build(self, current: Round, changed: tuple[Staged, ...], position: Lsn) -> RoundReads | None:
-        """Write READ events of the rows that have not changed; None if that is not known of all of them, or an event omits a value.
+        """Write READ events of the rows that have not changed; None if that is not known of all of them, or a value in no event.
 
         Args:
             current: a round that is read.

@@ -12,9 +12,10 @@ wait for those of the round. So the window is planned when these have ended.
 round began: each server that is read is asked whether it has the log so far (one that is written to has it up to the open
 marker, a replica may lag). A row without a change behind that is therefore the row as it is at the position: it
 sorts after each older event of its key, all of which are committed, and before each newer one, none of which is. A row
-with such a change is dropped, since its newer event is committed and holds the row. If the newest one is an update
-that omits a large value, perhaps no event holds that: then the round is read again, in smaller ones, until no row of it is updated
-so meanwhile; if that does not come about, the table is given up. Markers go through the same log as the data, so capture delay
+with such a change is dropped, since its newer event is committed and holds the row. If the newest one is an update that omits a
+large value, perhaps no event holds that. If all of them only do that, the large values are still as they were read, and with the
+newest image they are the row at the position. If not, the round is read again, in smaller ones, until there is no such row; if that
+does not come about, the table is given up. Markers go through the same log as the data, so capture delay
 only makes the round wait. The change table shows which rows have changed (`chunked_table`, *identity*), and the
 clean-up job must not have removed anything of it: that is checked afterwards.
 
@@ -95,8 +96,8 @@ _ALIKE = (
     "Next: request a blocking snapshot, or this one again when less is written.",
 )
 _OMITTED = (
-    "some were updated meanwhile by events that omit large values",
-    "Rows being read were updated during each of {} reads by events that omit large values. "
+    "of some, large values were changed meanwhile, and omitted by a later update",
+    "Rows got large values during each of {} reads, and then updates that omit large values. "
     "Next: request a blocking snapshot, or this one again when less is written.",
 )
 

@@ -4,14 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.steps import listening
+from cdc_assets.incremental.changed import moved
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
-from cdc_assets_tests.unit.incremental.stories import CAPTURE, Nth, ask, ids, scans
+from cdc_assets_tests.unit.incremental.stories import CAPTURE, Nth, Once, ask, ids, scans
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.signals.world import World, values
 from cdc_assets_tests.unit.streaming.child import DATABASE
@@ -20,9 +23,7 @@ from mssql_standin.control import StandIn
 OMITTING = "UPDATE dbo.docs SET version = version + 1 WHERE id = 5"
 
 
-def documents(
-    server: StandIn, path: Path, columns: str = "id int PRIMARY KEY, version int, body varchar(max)"
-) -> World:
+def documents(server: StandIn, path: Path) -> World:
     """Ten rows that no snapshot has read."""
     world = World(server, str(path), chunk_rows=100)
     world.config = replace(world.config, snapshot=replace(world.config.snapshot, mode="no_data"))
@@ -47,15 +48,76 @@ def asked(world: World, meanwhile: Callable[[], object]) -> dict[int, list[str |
 
 
 @pytest.mark.parametrize("skips", [False, True])
-def test_a_row_whose_newer_event_omits_its_large_value_is_read_again(
-    server: StandIn, tmp_path: Path, skips: bool
+@pytest.mark.parametrize(
+    "columns", ["id int PRIMARY KEY", "id int, part varchar(9) DEFAULT 'a', PRIMARY KEY (part, id)"]
+)
+def test_a_row_that_is_updated_during_each_read_gets_a_read_with_its_large_values(
+    server: StandIn, tmp_path: Path, skips: bool, columns: str
 ) -> None:
-    world = documents(server, tmp_path)
+    rest = "version int, at datetime2, price decimal(9, 2), other varchar(max), body xml, twice AS version * 2"
+    world = World(server, str(tmp_path), chunk_rows=100)
+    world.config = replace(world.config, snapshot=replace(world.config.snapshot, mode="no_data"))
     world.config = replace(world.config, events=replace(world.config.events, skip_unchanged=skips))
-    bodies = asked(world, Nth(1, lambda: world.sql(OMITTING)))
+    table = world.make("docs", f"{columns}, {rest}")
+    rows = values(*(f"{n}, {n}, '2026-01-0{n}', {n}.5, NULL, '<b>{n}00</b>'" for n in range(1, 10)))
+    world.sql(f"INSERT INTO dbo.docs (id, version, at, price, other, body) VALUES {rows}")
+    server.agent.drain()
+    world.run("snapshot")
+    ask(world, table)
+    world.meanwhile = lambda: world.sql(OMITTING)
+
+    def after_the_read(name: str) -> None:
+        if name == "chunk-read":
+            world.sql(f"{OMITTING}; UPDATE dbo.docs SET price = 7 WHERE id > 4 AND id < 7")
+
+    with listening(after_the_read):
+        world.run()
     assert scans(world) == ["SUCCEEDED"]
-    assert bodies.pop(5) == ["__debezium_unavailable_value", "500"]
-    assert bodies == {n: [f"{n}00"] for n in range(1, 11) if n != 5}
+    reads = {row["id"]: row for row in world.reads(table)}
+    assert sorted(reads) == list(range(1, 10))
+    kept = [(row["body"], row["other"], row["at"] - reads[1]["at"]) for _, row in sorted(reads.items())]
+    assert kept == [(f"<b>{n}00</b>", None, (n - 1) * 86_400 * 10**9) for n in range(1, 10)]
+    newest: dict[int, tuple[object, ...]] = {}
+    for event in world.events(table):
+        row = event["value"]["after"]
+        newest[row["id"]] = tuple(row[name] for name in ("version", "price", "twice"))
+    assert newest == {n: tuple(row[name] for name in ("version", "price", "twice")) for n, row in reads.items()}
+    assert (reads[5]["version"], reads[6]["version"], reads[7]["twice"], reads[5]["twice"]) == (7, 6, 14, None)
+
+
+def test_a_row_that_may_have_been_inserted_again_is_read_again(server: StandIn, tmp_path: Path) -> None:
+    """Its insert and its deletion are skipped, so its changes do not show that its large values are others."""
+    world = documents(server, tmp_path)
+    world.config = replace(world.config, events=replace(world.config.events, skipped_operations=frozenset("cd")))
+    again = "DELETE FROM dbo.docs WHERE id = 5; INSERT INTO dbo.docs VALUES (5, 0, 'other')"
+    with listening(Once("chunk-read", lambda: world.sql(f"{again}; {OMITTING}"))):
+        bodies = asked(world, lambda: None)
+    assert scans(world) == ["SUCCEEDED"]
+    assert bodies[5] == ["__debezium_unavailable_value", "other"]
+
+
+def test_images_of_updates_that_move_a_row_to_another_key() -> None:
+    identity = [pa.array([1, 5, 5, 5, 0, 5, 5]), pa.array(["a", "a", "a", "a", "a", None, "a"])]
+    found = moved(pa.array([2, 3, 4, 3, 4, 3, 4], pa.int32()), identity)
+    assert found.to_pylist() == [False, False, False, True, True, True, True]
+
+
+def test_rows_whose_message_key_repeats_are_read_again(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path), chunk_rows=100)
+    world.config = replace(
+        world.config,
+        snapshot=replace(world.config.snapshot, mode="no_data"),
+        events=replace(world.config.events, message_key_columns=("dbo.docs:id",)),
+    )
+    table = world.make("docs", "id int NOT NULL, version int, body varchar(max)")
+    world.sql("INSERT INTO dbo.docs VALUES (5, 1, 'a'), (5, 2, 'b')")
+    server.agent.drain()
+    world.run("snapshot")
+    ask(world, table)
+    with listening(Once("chunk-read", lambda: world.sql("UPDATE dbo.docs SET version = 9 WHERE version = 2"))):
+        world.run()
+    assert scans(world) == ["SUCCEEDED"]
+    assert sorted((row["version"], row["body"]) for row in world.reads(table)) == [(1, "a"), (9, "b")]
 
 
 @pytest.mark.parametrize(
@@ -102,15 +164,15 @@ def test_a_large_column_of_which_no_change_holds_a_value_makes_no_round_useless(
     assert ids(world, table) == [n for n in range(1, 11) if n != 5]
 
 
-def test_a_table_whose_rows_are_updated_so_during_each_read_is_given_up(
+def test_a_table_whose_rows_get_large_values_and_omit_them_during_each_read_is_given_up(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("cdc_assets.incremental.snapshot._MAX_REPEATS", 2)
     world = documents(server, tmp_path)
-    bodies = asked(world, lambda: world.sql(OMITTING))
+    bodies = asked(world, lambda: world.sql(f"UPDATE dbo.docs SET body = body + 'x' WHERE id = 5; {OMITTING}"))
     assert scans(world) == ["SKIPPED"]
-    assert bodies == {5: ["__debezium_unavailable_value"] * 3}
-    assert "were updated during each of 3 reads by events that omit large values" in caplog.text
+    assert bodies == {5: [body for n in (1, 2, 3) for body in ("500" + n * "x", "__debezium_unavailable_value")]}
+    assert "Rows got large values during each of 3 reads, and then updates that omit large values" in caplog.text
 
 
 def test_a_row_whose_key_changed_has_its_large_value_in_an_event(server: StandIn, tmp_path: Path) -> None:
