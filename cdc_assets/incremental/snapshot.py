@@ -402,6 +402,9 @@ class IncrementalSnapshot:
             if any(chunked != before for before in tried):
                 self._repeat(database, entry.table, f"its structure has changed, and {error}", _ALTERED)
                 return
+            if isinstance(error, LoginError):  # it may have been this database that refused it, and does no more
+                self._repeat(database, entry.table, str(error), f"Each of {{}} reads failed: {error}")
+                return
         except UnreadableError as problem:
             status, reason = problem.status, problem.reason or reason
         except CdcError as again:  # its present structure cannot be read either

@@ -25,9 +25,11 @@ FULL = EngineError("No executor of yarn registered within 120 s")
 REFUSED = LoginError("The login is not able to access the database")
 
 
-def fail_once(monkeypatch: pytest.MonkeyPatch, error: CdcError, kind: str, about: str) -> list[CdcError]:
-    """Let the first job of a kind fail; returns the error as long as there was none."""
-    run, errors = LocalRunner.run, [error]
+def fail_once(
+    monkeypatch: pytest.MonkeyPatch, error: CdcError, kind: str, about: str, times: int = 1
+) -> list[CdcError]:
+    """Let the first job of a kind fail, or more of them; returns the errors that are left."""
+    run, errors = LocalRunner.run, [error] * times
 
     def failing(self: LocalRunner, function: Callable[[Any], Any], tasks: Sequence[Any], job: Job) -> Any:
         if errors and job.kind == kind and job.about.startswith(about):
@@ -66,9 +68,10 @@ def test_a_blocking_one(server: StandIn, tmp_path: Path, monkeypatch: pytest.Mon
     assert len(world.events(table)) == 200
 
 
+@pytest.mark.parametrize("for_long", [False, True])
 @pytest.mark.parametrize("job", ["read", "written"])
 def test_a_database_that_refuses_the_login_while_a_round_is_in_flight(
-    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, for_long: bool
 ) -> None:
     """Another one continues; in the same run it is back, and the round is read again."""
     monkeypatch.setattr("cdc_assets.capture.loop.IDLE_CHECK", timedelta(0))
@@ -79,11 +82,8 @@ def test_a_database_that_refuses_the_login_while_a_round_is_in_flight(
     world.make("others", "id int PRIMARY KEY", "Other")
     table = orders(world)
     ask(world, table)
-    errors, refusals, schema = (
-        fail_once(monkeypatch, REFUSED, "incremental", job),
-        [REFUSED],
-        SqlServerSource.table_schema,
-    )
+    errors = fail_once(monkeypatch, REFUSED, "incremental", job)
+    refusals, schema = [REFUSED] * for_long, SqlServerSource.table_schema
 
     def refused(source: SqlServerSource, asked: TableId, known: Lsn) -> TableSchema | None:
         if not errors and refusals:
@@ -97,15 +97,16 @@ def test_a_database_that_refuses_the_login_while_a_round_is_in_flight(
 
 
 def test_a_statement_that_is_refused_another_database_ends_only_its_own_snapshot(
-    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its condition names that database: error 916, as if this one refused the login."""
     world = World(server, str(tmp_path), chunk_rows=100)
     table = orders(world)
     ask(world, table, additional_conditions=[{"data-collection": str(table), "filter": "id > 1"}])
-    fail_once(monkeypatch, REFUSED, "incremental", "read")
+    fail_once(monkeypatch, REFUSED, "incremental", "read", times=100)
     world.sql("INSERT INTO dbo.orders VALUES (101, 1)")
     server.agent.drain()
     world.run()
-    assert scans(world) == ["SQL_EXCEPTION"]
+    assert scans(world) == ["SKIPPED"]
     assert len(world.events(table)) == 101
+    assert f"Each of 11 reads failed: {REFUSED}" in caplog.text
