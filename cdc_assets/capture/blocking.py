@@ -29,6 +29,7 @@ from cdc_assets.errors import (
     CdcError,
     CredentialsError,
     DatabaseRestoredError,
+    EngineError,
     FencedError,
     InvariantError,
     LakeError,
@@ -44,7 +45,7 @@ from cdc_assets.snapshot.run import Snapshotter
 
 log = logging.getLogger(__name__)
 
-_NOT_OF_THE_REQUEST = CredentialsError | LakeError | FencedError | InvariantError | DatabaseRestoredError
+_NOT_OF_THE_REQUEST = CredentialsError | LakeError | FencedError | InvariantError | DatabaseRestoredError | EngineError
 
 
 class BlockingSnapshots:

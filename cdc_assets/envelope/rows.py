@@ -28,10 +28,11 @@ import pyarrow.compute as pc
 from cdc_assets.core.schema import NEVER_IN_BEFORE_IMAGE
 from cdc_assets.core.task_counters import NULLED, UNAVAILABLE, count
 from cdc_assets.envelope.columns import EventColumn
+from cdc_assets.envelope.layout import AFTER, BEFORE
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rules import MASKED
 from cdc_assets.errors import InvalidValueError, InvariantError
-from cdc_assets.kernels import Numbers, as_type, numbers_of_offsets
+from cdc_assets.kernels import Numbers, as_type, numbers, numbers_of_offsets
 from cdc_assets.typemap.exact import exact_setting
 from cdc_assets.typemap.moments import OutOfRangeError
 
@@ -160,6 +161,28 @@ def _missing(column: EventColumn, operations: Numbers, masks: pa.Array) -> Numbe
     if column.mapped.column.type_name in NEVER_IN_BEFORE_IMAGE:
         missing |= (operations == 1) | (operations == 3)
     return missing
+
+
+def omitted_values(
+    columns: Sequence[EventColumn], operations: pa.Array, masks: pa.Array, *nulls: pa.Array
+) -> tuple[pa.Array, pa.Array]:
+    """Which change rows are an update's new image in which the log does not contain the value of a column, and which may have
+    given their row another value of one: inserts, deletions and updates of such a column.
+
+    Args:
+        columns: columns with large values.
+        operations: of the change rows.
+        masks: their update masks.
+        nulls: of each column 1 where it is null.
+    """
+    of, omitted = numbers(as_type(operations, pa.int32()), np.int32), np.zeros(len(operations), dtype=bool)
+    updated = np.zeros(len(operations), dtype=bool)
+    for column, null in zip(columns, nulls, strict=True):
+        is_set = mask_bit(masks, column.bit)
+        omitted |= (null.to_numpy(zero_copy_only=False) == 1) & ~is_set
+        updated |= is_set
+    is_update = of == AFTER
+    return pa.array(omitted & is_update), pa.array(np.where(is_update, updated, of != BEFORE))
 
 
 def mask_bit(masks: pa.Array, bit: int) -> Numbers:

@@ -20,6 +20,7 @@ from cdc_assets.core.lsn import ZERO_LSN
 from cdc_assets.core.ports import BulkSource, Source
 from cdc_assets.core.ranges import can_bound, type_of_bounds
 from cdc_assets.core.schema import Column, InstanceId, TableSchema
+from cdc_assets.envelope.columns import EventColumn
 from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.incremental.chunks import Ordered, Span, maximum_query, nth_key_query
@@ -56,6 +57,7 @@ class ChunkedTable:
         identity: indexes in the plan's columns of those that identify a row.
         lacking: names of the plan's columns that the table has lost.
         unique: whether its identity tells each row from all others.
+        own: whether its identity is the table's own key: a message key may repeat, and pass from one row to another.
     """
 
     plan: EventPlan
@@ -65,11 +67,22 @@ class ChunkedTable:
     identity: tuple[int, ...]
     lacking: frozenset[str]
     unique: bool = True
+    own: bool = True
 
     @property
     def large(self) -> bool:
         """Whether a single row may be large."""
         return any(column.mapped.large for column in self.plan.columns)
+
+    @property
+    def omittable(self) -> tuple[EventColumn, ...]:
+        """Columns of which an update may omit the value, though the row has one; none if any change makes a round useless."""
+        columns = [self.plan.columns[index] for index in self.plan.value_columns] if self.unique else []
+        return tuple(
+            column
+            for column in columns
+            if column.mapped.large and not column.mapped.column.computed and column.name not in self.lacking
+        )
 
     @property
     def declared_width(self) -> int:
@@ -118,7 +131,9 @@ def chunked_table(known: CaptureState, source: Source, lake: Lake, entry: Queued
     identity, unique = _identity(schema, plan, lacking)
     held = None if unique else {plan.columns[index].name for index in identity}
     ordered = Ordered(entry.table, _order(entry, schema, plan, held), _condition(entry))
-    return ChunkedTable(plan, directory, state.identity, ordered, identity, lacking, unique)
+    return ChunkedTable(
+        plan, directory, state.identity, ordered, identity, lacking, unique, _is_own(schema, plan, identity)
+    )
 
 
 def _condition(entry: QueuedTable) -> str:
@@ -180,6 +195,10 @@ def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> 
         if key and logged.keys() >= set(key):
             return tuple(logged[name] for name in key), True
     return tuple(index for index in logged.values() if not plan.columns[index].mapped.large), False
+
+
+def _is_own(schema: TableSchema, plan: EventPlan, identity: Sequence[int]) -> bool:
+    return tuple(plan.columns[index].name for index in identity) == tuple(schema.key or ())
 
 
 def find_maximum(bulk: BulkSource, chunked: ChunkedTable) -> Key:

@@ -25,6 +25,8 @@ from cdc_assets.shared.statements import Statement, skipped_condition, source_te
 
 _KEY_NAME = "__cdc_assets_key_{}"
 """Result column with the text form of the n-th key column."""
+_NULL_NAME = "__cdc_assets_null_{}"
+"""Result column that is 1 where the n-th column is NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,18 @@ def maximum_query(ordered: Ordered) -> Statement:
 
 
 def changed_query(
-    plan: EventPlan, instance: str, columns: Sequence[EventColumn], after: Lsn, until: Lsn, *, in_order: bool
+    plan: EventPlan,
+    instance: str,
+    columns: Sequence[EventColumn],
+    omittable: Sequence[EventColumn],
+    after: Lsn,
+    until: Lsn,
+    *,
+    in_order: bool,
 ) -> Statement:
     """Operation and columns of all images of change rows with commit LSN in (after, until].
+
+    Of columns that may be omitted the update mask is read, and of each whether it is NULL, but not the values.
 
     There is no DISTINCT: it would merge values that are equal by the collation, and they are compared exactly.
     """
@@ -87,6 +98,11 @@ def changed_query(
     chosen = "".join(
         f", {column.mapped.wire.expression(column.name, 'ct')} AS {quote(column.name)}" for column in columns
     )
+    if omittable:
+        chosen += ", [ct].[__$update_mask]"
+    for number, column in enumerate(omittable):
+        null = f"CASE WHEN [ct].{quote(column.name)} IS NULL THEN 1 ELSE 0 END"
+        chosen += f", {null} AS {quote(_NULL_NAME.format(number))}"
     text = (
         f"/* cdc-assets: changed rows */ SELECT [ct].[__$operation]{chosen} FROM {change_table} AS [ct] "
         "WHERE [ct].[__$start_lsn] > ? AND [ct].[__$start_lsn] <= ?"

@@ -239,11 +239,11 @@ class RoundReader:
         return self._ledger.clock.now().astimezone(UTC).isoformat().replace("+00:00", "Z")
 
     def build(self, current: Round, changed: tuple[Staged, ...], position: Lsn) -> RoundReads | None:
-        """Write READ events of the rows that have not changed; None if that is not known of all of them.
+        """Write READ events of the rows that have not changed; None if that is not known of all of them, or a value in no event.
 
         Args:
             current: a round that is read.
-            changed: staged files with the identity of changed rows.
+            changed: staged files of `changed_rows`.
 
         Raises:
             CdcError: a value does not fit its event type, or the lake cannot be read or written.

@@ -12,8 +12,11 @@ wait for those of the round. So the window is planned when these have ended.
 round began: each server that is read is asked whether it has the log so far (one that is written to has it up to the open
 marker, a replica may lag). A row without a change behind that is therefore the row as it is at the position: it
 sorts after each older event of its key, all of which are committed, and before each newer one, none of which is. A row
-with such a change is dropped, since its newer event is committed. Markers go through the same log as the data, so
-capture delay only makes the round wait. The change table shows which rows have changed (`chunked_table`, *identity*), and the
+with such a change is dropped, since its newer event is committed and holds the row. If the newest one is an update that omits a
+large value, perhaps no event holds that. If all of them only do that, the large values are still as they were read, and with the
+newest image they are the row at the position. If not, the round is read again, in smaller ones, until there is no such row; if that
+does not come about, the table is given up. Markers go through the same log as the data, so capture delay
+only makes the round wait. The change table shows which rows have changed (`chunked_table`, *identity*), and the
 clean-up job must not have removed anything of it: that is checked afterwards.
 
 *State* (queue, last and greatest key) is in the manifest.
@@ -21,6 +24,7 @@ clean-up job must not have removed anything of it: that is checked afterwards.
 | crash after | next run |
 |---|---|
 | open marker, reading, close marker, events written | removes staged files, and reads after the last committed key between new markers |
+| a round was of no use, any number of times | the same; it counts them from the first again |
 | their files recorded | commits them (`chunk_step`); if they are lost, reads again. A table that a signal stopped meanwhile keeps its READs, and is not read further |
 | their commit | advances the queue, to the next round or the next table |
 
@@ -42,11 +46,12 @@ from cdc_assets.envelope.rules import shown_key
 from cdc_assets.errors import (
     CdcDisabledError,
     CdcError,
-    CredentialsError,
     DatabaseRestoredError,
+    EngineError,
     FencedError,
     InvariantError,
     LakeError,
+    LoginError,
 )
 from cdc_assets.incremental.changed import StaleError, changed_rows
 from cdc_assets.incremental.chunk_step import chunk_commits
@@ -69,9 +74,10 @@ log = logging.getLogger(__name__)
 Turn = Literal["worked", "waiting", "nothing"]
 
 _NOT_OF_THE_TABLE = (
-    CredentialsError | LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError
+    LoginError | LakeError | FencedError | InvariantError | CdcDisabledError | DatabaseRestoredError | EngineError
 )
-"""Errors that do not concern one table."""
+"""Errors that do not concern one table: no executor of Spark may be free now, and the login may be granted again. But a statement
+may be refused for another database, which its condition or its view names (`_abandon`)."""
 _READ = ("SUCCEEDED", "EMPTY")
 """Statuses of a table that was read; all others are failures."""
 _IN_FLIGHT = 2
@@ -83,6 +89,16 @@ _MAX_REPEATS = 10
 _ALTERED = (
     "Its structure or its capture instance changed during each of {} reads. Next: request this snapshot again when the table is no "
     "longer altered."
+)
+_ALIKE = (
+    "it has no key, and rows like them have changed meanwhile",
+    "It has no key, and rows equal to those being read changed during each of {} reads. "
+    "Next: request a blocking snapshot, or this one again when less is written.",
+)
+_OMITTED = (
+    "of some, large values were changed meanwhile, and omitted by a later update",
+    "Rows got large values during each of {} reads, and then updates that omit large values. "
+    "Next: request a blocking snapshot, or this one again when less is written.",
 )
 
 
@@ -198,12 +214,11 @@ class IncrementalSnapshot:
         except UnreadableError as problem:
             self._end_table(database, problem.status, problem.reason)
         except CdcError as error:
-            if isinstance(error, _NOT_OF_THE_TABLE):
-                raise
             tried = [current.chunked for current in self._rounds.get(database, ())]
             tried += [self._chunked[database]] if database in self._chunked else []
-            self.discard_rounds(database)
-            if error.retryable:
+            self.discard_rounds(database)  # else the error of a read would be raised again when its cause is gone
+            is_in_doubt = type(error) is LoginError  # if this database refuses it, `_abandon` meets that again
+            if error.retryable or (isinstance(error, _NOT_OF_THE_TABLE) and not is_in_doubt):
                 raise
             self._abandon(database, error, tried)
         return "worked"
@@ -305,13 +320,7 @@ class IncrementalSnapshot:
             return True
         reads = self.reader.build(current, changed, table.position)
         if reads is None:
-            self._repeat(
-                database,
-                table.table,
-                "it has no key, and rows like them have changed meanwhile",
-                "It has no key, and rows equal to those being read changed during each of {} reads. "
-                "Next: request a blocking snapshot, or this one again when less is written.",
-            )
+            self._repeat(database, table.table, *(_OMITTED if current.chunked.unique else _ALIKE))
             return True
         self._repeats.pop(_request(current.entry), None)
         self._commit(database, dataclasses.replace(reads, entry=self._watch.state(database).queue[0]), current)
@@ -392,6 +401,9 @@ class IncrementalSnapshot:
             chunked = self._chunked_table(entry)
             if any(chunked != before for before in tried):
                 self._repeat(database, entry.table, f"its structure has changed, and {error}", _ALTERED)
+                return
+            if isinstance(error, LoginError):  # it may have been this database that refused it, and does no more
+                self._repeat(database, entry.table, str(error), f"Each of {{}} reads failed: {error}")
                 return
         except UnreadableError as problem:
             status, reason = problem.status, problem.reason or reason

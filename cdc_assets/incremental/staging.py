@@ -2,7 +2,9 @@
 
 A READ carries the position at which it is committed, which is known only once the stream has passed the round's close
 marker. So a task first writes the rows of a span unchanged into Arrow IPC files in the lake's staging folder. When the
-position is known, another task drops the rows that have changed and builds events of the others. Both stream: memory is
+position is known, another task drops the rows that have changed and builds events of the others. If all changes of a row are
+updates that omit the large values, perhaps no event holds these. They are still as they were read, so there is an event of it,
+too: with these, and the others of the newest update. Both tasks stream: memory is
 bounded by a batch and a row group, however large the round is. No commit refers to a staged file; it is removed with its round, or
 by the next run that claims the capture. Also if the round failed, because on a full disk each repetition would take more of the
 missing room.
@@ -12,7 +14,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from uuid import uuid4
 
 import pyarrow as pa
@@ -32,6 +33,10 @@ from cdc_assets.shared.statements import Statement
 
 FILE_BYTES = 16 * 1024 * 1024
 """Size in bytes after which the next staged file begins: one task reads a span, but several build its events."""
+
+OMITS, HOLDS, VALUE = "omits", "holds", "v{}"
+"""Columns of changed rows, after those of the identity: whether the image is of an update that omits a large value, whether its
+change may have given the row another one, and the plan's columns that are not large, of images that omit one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ class BuildTask:
         directory: directory of the topic table.
         attempt: id of the attempt, part of the file names.
         identity: indexes of the columns that identify a row.
-        changed: staged files with those columns of changed rows.
+        changed: staged files with those columns of changed rows; if some may omit values, in order, with those of `OMITS`.
         unique: whether those columns tell each row from all others.
     """
 
@@ -171,31 +176,76 @@ class BuildTask:
 
 
 def build(task: BuildTask) -> tuple[DataFile, ...] | None:
-    """Write READ events of the rows that have not changed; None if that is not known of all of them.
+    """Write READ events of the rows that have not changed; None if that is not known of all of them, or a value in no event.
 
     Raises:
         InvalidValueError: a value does not fit its event type.
         LakeError: the lake cannot be read or written.
     """
     found = [batch for file in task.changed for batch in task.staging.read(file.name)]
-    changed = Rows(pa.Table.from_batches(found).columns) if found else None
-    if changed is not None and not task.unique and _is_any(changed, task):
+    changed = _Changed(task, pa.Table.from_batches(found)) if found else None
+    if changed is not None and changed.is_any_useless():
         return None
     location, schema = task.staging.location, task.plan.topic_schema
     with TopicWriter(location, task.directory, schema, task.window_id, task.attempt) as writer:
         for number, file in task.files:
             rows: Iterator[pa.RecordBatch] = task.staging.read(file.name)
             if changed is not None:
-                rows = map(partial(changed.without, indexes=task.identity), rows)
+                rows = itertools.chain.from_iterable(map(changed.at_position, rows))
             context = ReadContext(task.window_id, task.position, task.server_time, number, snapshot="incremental")
             writer.write(build_reads(task.plan, rows, context))
     return tuple(writer.files)
 
 
-def _is_any(changed: "Rows", task: BuildTask) -> bool:
-    """Whether any row that was read is like one that has changed."""
-    batches = (batch for _, file in task.files for batch in task.staging.read(file.name))
-    return any(changed.without(batch, task.identity).num_rows < batch.num_rows for batch in batches)
+class _Changed:
+    """Rows that have changed.
+
+    Args:
+        task: the task that builds events of the others.
+        images: the images of their changes, in order.
+    """
+
+    def __init__(self, task: BuildTask, images: pa.Table) -> None:
+        self._task, width = task, len(task.identity)
+        self._rows = Rows(images.columns[:width])
+        self._useless: Rows | None = None if task.unique else self._rows
+        self._omitting: Rows | None = None
+        self._values = images.slice(0, 0)
+        if task.unique and OMITS in images.column_names:
+            number = pa.array(range(images.num_rows), pa.int64())
+            known = pa.table({"row": self._rows.find(images, range(width)), "number": number, HOLDS: images[HOLDS]})
+            of_rows = known.group_by("row").aggregate([("number", "max"), (HOLDS, "any")])
+            newest, holds = images.take(of_rows["number_max"]), of_rows[f"{HOLDS}_any"]
+            useless = newest.filter(pc.and_(newest[OMITS], holds))
+            self._values = newest.filter(pc.and_not(newest[OMITS], holds))
+            self._useless = Rows(useless.columns[:width]) if useless.num_rows else None
+            self._omitting = Rows(self._values.columns[:width]) if self._values.num_rows else None
+
+    def is_any_useless(self) -> bool:
+        """Whether of any row that was read neither is known that it has not changed, nor that events hold its values."""
+        task, useless = self._task, self._useless
+        if useless is None:
+            return False
+        batches = (batch for _, file in task.files for batch in task.staging.read(file.name))
+        return any(useless.without(batch, task.identity).num_rows < batch.num_rows for batch in batches)
+
+    def at_position(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows that have not changed, and those of which each change omits the large values, as they are at the position."""
+        identity = self._task.identity
+        yield self._rows.without(batch, identity)
+        if self._omitting is None:
+            return
+        found = self._omitting.find(batch, identity)
+        read, newest = batch.filter(found.is_valid()), self._values.take(found.drop_null())
+        if not read.num_rows:
+            return
+        columns = dict(zip(batch.schema.names, read.columns, strict=True))
+        for index, column in enumerate(self._task.plan.columns):
+            if (name := VALUE.format(index)) in newest.column_names:
+                columns[column.name] = pa.concat_arrays(newest[name].chunks)
+            elif column.mapped.column.computed:  # as in the update's event; what was read may be out of date
+                columns[column.name] = pa.nulls(read.num_rows, read.column(index).type)
+        yield pa.RecordBatch.from_pydict(columns)
 
 
 class Rows:
@@ -228,6 +278,10 @@ class Rows:
         Args:
             indexes: indexes in the batch of the set's columns, in their order.
         """
+        return batch.filter(self.find(batch, indexes).is_null())
+
+    def find(self, batch: pa.RecordBatch | pa.Table, indexes: Sequence[int]) -> pa.Array:
+        """The number in the set of each row of a batch, by first appearance; null for one that is not in it."""
         codes: pa.Array | None = None
         for number, index in enumerate(indexes):
             values = self._values[number]
@@ -235,7 +289,7 @@ class Rows:
             if codes is not None:
                 code = pc.index_in(_paired(codes, code, values), value_set=self._pairs[number - 1], skip_nulls=True)
             codes = code
-        return batch.filter(pc.is_null(codes))
+        return codes
 
 
 def _paired(left: pa.Array, right: pa.Array, values: pa.Array) -> pa.Array:

@@ -57,8 +57,8 @@ FORMER_FAULTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "A12: an unchanged row of a table without a key is not read, since another one is alike",
         "incremental/staging.py",
-        "    if changed is not None and not task.unique and _is_any(changed, task):\n        return None\n",
-        "",
+        "        self._useless: Rows | None = None if task.unique else self._rows\n",
+        "        self._useless: Rows | None = None\n",
     ),
     Mutant(
         "J1: mirrors skip events while another database holds the number back",

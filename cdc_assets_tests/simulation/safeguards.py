@@ -296,8 +296,8 @@ MUTANTS = (
     Mutant(
         "of rows that are alike one may have changed while they were read",
         "incremental/staging.py",
-        "    if changed is not None and not task.unique and _is_any(changed, task):\n        return None\n",
-        "",
+        "        self._useless: Rows | None = None if task.unique else self._rows\n",
+        "        self._useless: Rows | None = None\n",
     ),
     Mutant(
         "a comparison does not wait for the mirror",

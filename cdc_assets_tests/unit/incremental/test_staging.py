@@ -48,6 +48,9 @@ def test_rows_of_a_set_are_left_out_exactly(pair: tuple[pa.Table, pa.Table]) -> 
     known = Rows(pa.concat_tables(chunks).columns)
     [batch] = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
     assert known.without(batch, range(rows.num_columns)).to_pylist() == wanted
+    numbers = {row: number for number, row in enumerate(dict.fromkeys(unwanted))}
+    found = known.find(batch, range(rows.num_columns)).to_pylist()
+    assert found == [numbers.get(tuple(row.values())) for row in rows.to_pylist()]
 
 
 def test_rows_come_back_in_files_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
