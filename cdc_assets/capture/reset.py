@@ -4,7 +4,8 @@
 applies as to a table that was never captured. Its topic keeps its events. READs of the new snapshot sort after them,
 because a snapshot's low watermark is not below a position that was read on the same recovery fork; so a table of a
 restored database, and one that something in flight refers to, is refused. The same row remembers where the topic ends
-and what it lacks (`EarlyReads`), so changes up to the new snapshot are reported as a gap, and former gaps stay.
+and what it lacks (`EarlyReads`), so changes up to the new snapshot are reported as a gap, and former gaps stay. The topic is compared
+before with what it must hold, and by each run until the table has a state again.
 
 *A whole capture.* Its Delta tables are moved to `<lake>/__reset/<prefix>-<time>/`: the schema history first, without
 which no run works, and the manifest last, whose claim fences other writers; then a new manifest begins. After a crash in between
@@ -26,14 +27,18 @@ from cdc_assets.core.ports import Clock
 from cdc_assets.core.processes import host_of, is_gone, is_here, number_of, own_process
 from cdc_assets.core.steps import step
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.system_topics import history_directory, manifest_directory
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.table_state import TableState
-from cdc_assets.shared.losses import clear_topic
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.losses import Losses, clear_topic
 from cdc_assets.system_topics.notifications import Notifier
 
 log = logging.getLogger(__name__)
@@ -107,6 +112,8 @@ class Reset:
         self.check(tables, fence=fence)
         state = self._manifest.claim(self._clock.now())
         _refuse_in_flight(state, tables)  # a run may have begun in between; from now on none commits
+        self._losses().before_commit(tables)  # what is lost is known while they have a state
+        state = self._manifest.state
         for table in tables:
             if state.tables[table].status != "healthy":
                 clear_topic(self._tables, topic_name(table, self._config.events), self._manifest.require_writer)
@@ -117,6 +124,12 @@ class Reset:
                     database, left.known, left.until, ", ".join(lacking),
                 )  # fmt: skip
         self._manifest.forget(self._clock.now(), tables)
+
+    def _losses(self) -> Losses:
+        events, connector = self._config.events, ConnectorIdentity()
+        history = SchemaHistory(self._tables, events, self._config.history, connector, self._manifest.require_writer)
+        ledger = Ledger(self._manifest, self._clock)
+        return Losses(ledger, Lake(self._tables, history, events, connector), self._config)
 
     def removal(self) -> Removal:
         """What a reset of the whole capture would move.
