@@ -30,6 +30,7 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.owners import refuse_unread, tables_of
 from cdc_assets.lake.system_topics import history_directory, manifest_directory
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
@@ -38,7 +39,7 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.lake import Lake
-from cdc_assets.shared.losses import Losses, clear_topic
+from cdc_assets.shared.losses import Losses, clear_topic, owners, topic_of
 from cdc_assets.system_topics.notifications import Notifier
 
 log = logging.getLogger(__name__)
@@ -54,10 +55,12 @@ class Removal:
     Args:
         directories: in the order in which they are moved.
         target: folder that they are moved to.
+        unread: those of them that cannot be read, and are the capture's by their names.
     """
 
     directories: tuple[str, ...]
     target: str
+    unread: tuple[str, ...] = ()
 
 
 class Reset:
@@ -135,14 +138,18 @@ class Reset:
         """What a reset of the whole capture would move.
 
         Raises:
-            LakeError: the lake is an object store, where folders cannot be moved.
+            LakeError: the lake is an object store, where folders cannot be moved; or it has a table that cannot be read, which may be
+                another one's.
         """
         location = self._tables.location
         history, manifest = history_directory(self._prefix), manifest_directory(self._prefix)
         # a comparison that is half done would be continued with the next mirror, as if that had been compared
         records = (f"{self._prefix}.__{name}" for name in ("signals", "reconciled", "jobs"))
         own = {history, manifest, *records}
-        found = [name for name in location.directories() if name in own or self._holds(name)]
+        held, unread = tables_of(self._tables, self._others)
+        named = [name for name in unread if name not in own and self._is_named(name)]
+        refuse_unread(self._tables, [name for name in unread if name not in {*own, *named}])
+        found = {*held, *named, *own.intersection(location.directories())}
         rank = {history: 0, manifest: 2}
         ordered = tuple(sorted(found, key=lambda name: (rank.get(name, 1), name)))
         if not location.is_local:
@@ -151,15 +158,19 @@ class Reset:
                 f"all runs and move these with the store's own tool, the last one last: {', '.join(ordered)}; or choose "
                 "another topic.prefix or lake.path."
             )
-        return Removal(ordered, f"{location.root}/{MOVED_TO}/{self._prefix}-{self._clock.now():%Y%m%dT%H%M%S}")
+        target = f"{location.root}/{MOVED_TO}/{self._prefix}-{self._clock.now():%Y%m%dT%H%M%S}"
+        return Removal(ordered, target, tuple(named))
 
     def has_moved(self) -> bool:
         """Whether a reset has moved a manifest of the capture, so that a lake without its tables is no other one."""
         place = Path(self._tables.location.uri(MOVED_TO))
         return any(place.glob(f"*/{manifest_directory(self._prefix)}"))
 
-    def _holds(self, directory: str) -> bool:
-        return any(tables.holds(directory) for tables in (self._tables, *self._others))
+    def _is_named(self, directory: str) -> bool:
+        """Whether a folder is named as the tables of this capture are."""
+        state = self._manifest.read()
+        known = {topic_of(name) for name in state.marks} | owners(state, self._config).keys()
+        return directory.startswith(f"{self._prefix}.") or topic_of(directory) in known
 
     def move_away(self, removal: Removal, *, fence: bool = False) -> None:
         """Move all tables of the capture away.

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError
-from cdc_assets.lake.commits import is_newest
+from cdc_assets.lake.commits import is_newest, is_there
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, MIN_COMMITS, log_properties, repair, trim
 from cdc_assets.lake.evolution import fields_to_add, lake_schema
 from cdc_assets.lake.files import DataFile
@@ -174,14 +174,20 @@ class DeltaTables:
             self.forget(directory)
             raise unreadable(self.location.uri(directory), error) from error
 
-    def holds(self, directory: str) -> bool:
-        """Whether a directory is a table with commits of this capture."""
+    def holds(self, directory: str) -> bool | None:
+        """Whether a directory is a table with commits of this capture; None if that is not known, since it cannot be read."""
         try:
             return self.reached(directory) >= 0
         except LakeError:
-            return False
+            return None if directory.startswith(self.capture) or self._has_log(directory) else False
         finally:
             self.forget(directory)
+
+    def _has_log(self, directory: str) -> bool:
+        try:
+            return is_there(self.location, directory)
+        except LakeError:  # such as a disk's lost+found
+            return False
 
     def append_files(
         self,

@@ -52,6 +52,7 @@ from cdc_assets.lake.audit import Examined, Loss, Turns, audit, examine, newest_
 from cdc_assets.lake.known import NEW_LAKE, refuse_if_known
 from cdc_assets.lake.location import STORE_ERRORS
 from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.owners import refuse_unread, tables_of
 from cdc_assets.lake.replacing import Fence, Replacement
 from cdc_assets.lake.rewriting import rewrite_files
 from cdc_assets.lake.system_topics import heartbeat_topic
@@ -139,20 +140,21 @@ def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory:
         state: state recorded in the manifest.
 
     Raises:
-        LakeError: there are such topics, so the manifest is lost; or the whole lake is.
+        LakeError: there are such topics, or may be, so the manifest is lost; or the whole lake is.
     """
     if state.next_window > 1:
         return
-    others = [name for name in tables.location.directories() if name != directory and is_numbered(name, config)]
-    found = [name for name in others if tables.holds(name)]
-    if found:
-        some = ", ".join(found[:5]) + (" and others" if len(found) > 5 else "")
+    found = ([name for name in some if name != directory and is_numbered(name, config)] for some in tables_of(tables))
+    held, unread = found
+    if held:
+        some = ", ".join(held[:5]) + (" and others" if len(held) > 5 else "")
         raise LakeError(
             f"The manifest {tables.location.uri(directory)} is gone or empty, but {some} hold events of capture "
             f"{tables.capture}. Without it their positions are unknown. Next: restore its folder from a "
             f"copy. If there is none, move the folders of these topics out of the lake and run `{NEW_LAKE}`, or choose another "
             "lake.path or topic.prefix: the tables are then captured again, beginning with a snapshot."
         )
+    refuse_unread(tables, unread)
     if tables.open(directory) is None:
         refuse_if_known(tables.location, directory, tables.capture)
 

@@ -1,11 +1,14 @@
-"""A reset of a whole capture that dies between two of its folders."""
+"""A reset of a whole capture that dies between two of its folders, or finds some that cannot be read."""
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.capture.reset import Reset
+from cdc_assets.errors import LakeError
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.e2e.chains import RESET
 from cdc_assets_tests.unit.capture.refusing import two
@@ -33,3 +36,56 @@ def test_one_that_died_is_repeated_and_the_capture_begins_anew(tmp_path: Path, s
     capture.stream()
     for table in (lines, other):
         assert [(event.op, event.key) for event in events_of(config, table)] == [("r", 1), ("r", 2), ("r", 50)]
+
+
+def damage(topic: Path) -> None:
+    """Nothing can read it, nor tell whose commits it has."""
+    for commit in (topic / "_delta_log").glob("*.json"):
+        commit.write_text("{broken")
+
+
+@pytest.mark.delta_rs
+def test_a_topic_that_cannot_be_read_moves_too(tmp_path: Path) -> None:
+    server, config, lines, other = two(tmp_path)
+    make_capture(server, config).stream()
+    damage(tmp_path / f"shop.{lines}")
+    server.now += timedelta(seconds=1)
+    found = Reset(config, SimulatedClock(server))
+    removal = found.removal()
+    assert removal.unread == (f"shop.{lines}",)
+    found.move_away(removal)
+    assert {path.name for path in tmp_path.iterdir()} == {"__reset", "shop.__windows"}
+    make_capture(server, config).snapshot()
+    make_capture(server, config).stream()
+    for table in (lines, other):
+        assert [(event.op, event.key) for event in events_of(config, table)] == [("r", 1), ("r", 2), ("r", 50)]
+
+
+@pytest.mark.delta_rs
+def test_another_table_that_cannot_be_read_is_not_moved_and_nothing_is(tmp_path: Path) -> None:
+    server, config, lines, _ = two(tmp_path)
+    (tmp_path / "lost+found").mkdir()
+    shutil.copytree(tmp_path / "shop.__windows", tmp_path / "shop.eu.__windows")  # of another capture, as is its topic
+    for name in ("orders", "shop.eu.orders"):
+        shutil.copytree(tmp_path / f"shop.{lines}", tmp_path / name)
+        damage(tmp_path / name)
+    found = Reset(config, SimulatedClock(server))
+    with pytest.raises(LakeError, match=r"orders in .* cannot be read") as caught:
+        found.removal()
+    assert "eu.orders" not in str(caught.value)
+    shutil.rmtree(tmp_path / "orders")
+    removal = found.removal()
+    assert not removal.unread
+    assert "shop.eu.orders" not in removal.directories
+
+
+@pytest.mark.delta_rs
+def test_without_a_manifest_a_table_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    server, config, lines, _ = two(tmp_path)
+    for folder in tmp_path.iterdir():
+        if folder.name != f"shop.{lines}":
+            shutil.rmtree(folder)
+    damage(tmp_path / f"shop.{lines}")
+    for begin in (NewLake.of(config).check, make_capture(server, config).snapshot):
+        with pytest.raises(LakeError, match=rf"shop.{lines} in .* cannot be read"):
+            begin()
