@@ -87,7 +87,9 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "audit":
             return state.with_early(_decode_early(detail.get("early", ())))
         case "adopted":
-            return dataclasses.replace(state, transactions={**state.transactions, **_streamed_until(state)})
+            known = state.transactions  # where a run has published some meanwhile, none is published a second time
+            reached = {name: max(lsn, known.get(name, lsn)) for name, lsn in _streamed_until(state).items()}
+            return dataclasses.replace(state, transactions={**known, **reached})
         case "forgotten":
             return _forgotten(state, set(decode(list[TableId], detail["forgotten"])))
         case "log":
