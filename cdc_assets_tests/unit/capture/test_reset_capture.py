@@ -1,4 +1,4 @@
-"""A reset of a whole capture that dies between two of its folders, or finds some that cannot be read."""
+"""A reset of a whole capture that dies between two of its folders, or finds some that cannot be read; and runs that wake after it."""
 
 import shutil
 from datetime import timedelta
@@ -9,12 +9,17 @@ import pytest
 from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.capture.reset import Reset
 from cdc_assets.errors import LakeError
+from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.manifest import Manifest
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.e2e.chains import RESET
 from cdc_assets_tests.unit.capture.refusing import two
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.law import state_of
 from cdc_assets_tests.unit.streaming.simulation import SimulatedClock
+from cdc_assets_tests.unit.streaming.sleepers import asleep_at
+from cdc_assets_tests.unit.streaming.tables import two_tables
 
 
 @pytest.mark.parametrize("step", RESET)
@@ -89,3 +94,50 @@ def test_without_a_manifest_a_table_that_cannot_be_read_is_refused(tmp_path: Pat
     for begin in (NewLake.of(config).check, make_capture(server, config).snapshot):
         with pytest.raises(LakeError, match=rf"shop.{lines} in .* cannot be read"):
             begin()
+
+
+@pytest.mark.parametrize("step", ["window-planned", "files-written"])
+@pytest.mark.parametrize("change", ["insert", "delete"])
+def test_a_run_that_wakes_commits_nothing_to_the_new_topics(tmp_path: Path, change: str, step: str) -> None:
+    """They have fewer windows than its number, and as many versions as the ones that it knows."""
+    server, config, lines, orders = two_tables(tmp_path)
+    server.commit((orders, "insert", 10, "a") if change == "insert" else (orders, "delete", 1, ""))
+
+    def begin_anew() -> None:
+        make_capture(server, config).stream()
+        server.now += timedelta(seconds=1)
+        reset = Reset(config, SimulatedClock(server))
+        reset.check()
+        reset.move_away(reset.removal())
+        make_capture(server, config).snapshot()
+        server.commit((lines, "insert", 40, "b"))
+        make_capture(server, config).stream()
+
+    asleep_at(step, begin_anew, lambda: make_capture(server, config).stream())
+    read = [("r", key) for key in sorted(server.rows[orders])]
+    server.commit((orders, "insert", 50, "c"))
+    make_capture(server, config).stream()
+    assert [(event.op, event.key) for event in events_of(config, orders)] == [*read, ("c", 50)]
+    assert state_of(config).tables[orders].status == "healthy"
+
+
+def test_a_run_that_wakes_writes_no_row_of_the_new_manifest(tmp_path: Path) -> None:
+    """It has as many versions as the one that the run has claimed."""
+    server, config, _, orders = two_tables(tmp_path)
+    server.commit((orders, "insert", 10, "a"))
+    log = tmp_path / "shop.__windows" / "_delta_log"
+
+    def begin_anew() -> None:
+        known = len(list(log.glob("*.json")))
+        server.now += timedelta(seconds=1)
+        reset = Reset(config, SimulatedClock(server))
+        reset.move_away(reset.removal(), fence=True)
+        make_capture(server, config).snapshot()
+        while len(list(log.glob("*.json"))) < known:
+            Manifest(TopicTables.of(config), "shop").claim(server.now)
+
+    asleep_at("table-committed", begin_anew, lambda: make_capture(server, config).stream())
+    server.commit((orders, "insert", 50, "c"))
+    assert make_capture(server, config).stream().troubled == ()
+    found = [event.key for event in events_of(config, orders)]
+    assert sorted(found) == sorted(server.rows[orders])
