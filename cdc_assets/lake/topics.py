@@ -83,7 +83,7 @@ class TopicTables(DeltaTables):
         self._seen: frozenset[tuple[str, str]] = frozenset()
         """Files that were checked last; others are checked when they are committed."""
         self.guard: Callable[[], None] = _nothing
-        """Called before each commit; raises FencedError if the lake has begun anew since the capture was claimed."""
+        """Called before each commit; raises FencedError if the manifest that was claimed has moved."""
 
     @classmethod
     def of(cls, config: CaptureConfig, sink: Sink = DIRECT, others: Mapping[str, Sink] = MappingProxyType({})) -> Self:
@@ -158,8 +158,10 @@ class TopicTables(DeltaTables):
             files: by directory of the topic table's generation.
 
         Raises:
+            FencedError: the manifest that was claimed has moved (`guard`).
             LakeError: a file is missing or truncated, so none of them may be committed.
         """
+        self.guard()
         require_files(self.location, files)
         self._seen = frozenset((directory, file.path) for directory, written in files.items() for file in written)
 

@@ -197,8 +197,8 @@ class FencedLog:
             FencedError: one has.
             LakeError: the table cannot be read.
         """
-        sequence = self.next_sequence - 1
         self.require_place()
+        sequence = self.next_sequence - 1
         location, version = self._tables.location, self._tables.kept(self.directory).version()
         if is_newest(location, self.directory, version):
             return
@@ -209,8 +209,8 @@ class FencedLog:
             raise self._fenced(sequence + 1)
 
     def require_place(self) -> None:
-        """Check that the table that was claimed is still there, and no other in its place; what is on no disk cannot be moved, and is not
-        asked.
+        """Check that the table that was claimed is still there, and no other in its place. Of an object
+        store this is not queried: nothing is moved there.
 
         Raises:
             FencedError: it was moved, as by a reset of the capture.

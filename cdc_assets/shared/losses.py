@@ -324,7 +324,7 @@ class Losses:
         if not losses or known is None or known.object_id is not None or table in self._state.tables:
             return None
         lost = _interval(losses, known.low)
-        if lost in known.gaps:  # told already
+        if lost in known.gaps:  # known already
             return None
         log.warning("%s: %s", table, _lost_text(*lost, _what(losses)))
         return EarlyReads(known.low, None, (lost,), (lost,))
