@@ -138,8 +138,8 @@ class Reset:
         """What a reset of the whole capture would move.
 
         Raises:
-            LakeError: the lake is an object store, where folders cannot be moved; or it has a table that cannot be read, which may be
-                another one's.
+            LakeError: the lake is an object store, where folders cannot be moved; or it has a table that cannot be read, of which it is
+                not known whose it is.
         """
         location = self._tables.location
         history, manifest = history_directory(self._prefix), manifest_directory(self._prefix)

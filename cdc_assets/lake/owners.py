@@ -57,14 +57,15 @@ def tables_of(tables: DeltaTables, others: Sequence[DeltaTables] = ()) -> tuple[
 
 
 def refuse_unread(tables: DeltaTables, unread: Sequence[str]) -> None:
-    """Check that there is no table of which it is not known whose it is.
+    """Check that none of the tables that cannot be read may be the capture's: its topics and their mirrors have names that begin with
+    the topic prefix, and a lake may have tables of other programs, which nothing here can read.
 
     Raises:
-        LakeError: there is.
+        LakeError: one may be.
     """
-    if unread:
+    if found := [name for name in unread if name.startswith(tables.capture)]:
         raise LakeError(
-            f"{', '.join(unread[:5])} in {tables.location.root} cannot be read, so it is not known whether they hold events of "
+            f"{', '.join(found[:5])} in {tables.location.root} cannot be read, so it is not known whether they hold events of "
             f"capture {tables.capture}. Next: see to the rights of these folders, restore them from a copy, or move them out of the "
             "lake."
         )
