@@ -103,6 +103,11 @@ class DeltaTables:
             return gone or not self.location.on_disk
         return now == self._places.get(directory)
 
+    def take_place(self, directory: str, place: Place | None) -> None:
+        """Note that the log of a handle that is kept is at another place now, and still the same one."""
+        with self._lock:
+            self._places[directory] = place
+
     def _kept(self, directory: str) -> DeltaTable:
         """The table, opened again; where it is is asked before, so that a later question finds what has come in between."""
         place = place_of(self.location, directory)

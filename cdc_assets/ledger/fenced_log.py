@@ -41,7 +41,7 @@ from cdc_assets.errors import (
     LakeError,
     LakeFullError,
 )
-from cdc_assets.lake.commits import is_newest, read_commit
+from cdc_assets.lake.commits import is_newest, place_of, read_commit
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.replacing import Replacement, replace_files
@@ -213,14 +213,22 @@ class FencedLog:
         store this is not queried: nothing is moved there.
 
         Raises:
-            FencedError: it was moved, as by a reset of the capture.
-            LakeError: that cannot be seen.
+            FencedError: another one is there, as after a reset of the capture.
+            LakeError: none is, or that cannot be seen.
         """
         if self._tables.is_in_place(self.directory):
             return
-        now = self._tables.separate().open(self.directory)  # not every file system numbers its folders for good
-        if now is None or str(now.metadata().id) != self._claimed:
+        # not every file system numbers its folders for good, such as one that is mounted again
+        place = place_of(self._tables.location, self.directory)
+        now = self._tables.separate().open(self.directory)
+        if now is None:
+            raise LakeError(
+                f"The manifest {self._tables.location.uri(self.directory)} is gone. Next: see whether the lake is mounted; if a reset of "
+                "the capture is moving it, nothing."
+            )
+        if str(now.metadata().id) != self._claimed:
             raise self._moved()
+        self._tables.take_place(self.directory, place)
 
     def _moved(self) -> FencedError:
         self._sequence = None
