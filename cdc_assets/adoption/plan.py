@@ -6,6 +6,7 @@
 | changes after the position were cleaned up | it has a gap, which `gap.policy` treats like any other |
 | it was enabled after the position, or the connector did not know it | it is new: `snapshot.mode` decides |
 | it has no capture instance | the same |
+| a run has captured it since an adoption was interrupted | it stays as it is |
 
 *The position of a table.* A window reads commits in `(position, until]`. If everything up to a commit was delivered,
 that commit is the position. If the other reader stopped inside a transaction, the position is the LSN before it. Each table of
@@ -112,12 +113,19 @@ class AdoptionPlanner:
         server: the server both read.
         times: times of its commits.
         known: tables of the connector's schema history; None if there is none.
+        captured: tables that have events of this capture.
     """
 
     def __init__(
-        self, config: CaptureConfig, server: Server, times: CommitTimes, known: Mapping[TableId, Columns] | None
+        self,
+        config: CaptureConfig,
+        server: Server,
+        times: CommitTimes,
+        known: Mapping[TableId, Columns] | None,
+        captured: Collection[TableId],
     ) -> None:
         self._config, self._server, self._times, self._known = config, server, times, known
+        self._captured = captured
 
     def plan(self, captured: Mapping[str, Collection[TableId]], offsets: Mapping[str, ConnectorOffset]) -> AdoptionPlan:
         """Where each captured table continues.
@@ -207,6 +215,8 @@ class AdoptionPlanner:
 
     def _reason_to_leave(self, table: TableId, instances: Sequence[CaptureInstance], time: datetime | None) -> str:
         """Why a table is not adopted; empty if it is."""
+        if table in self._captured:
+            return "captured meanwhile: it stays as it is"
         decides = f"snapshot.mode={self._config.snapshot.mode} decides"
         if not instances:
             return f"not enabled for change data capture: {decides}"

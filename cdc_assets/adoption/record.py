@@ -7,38 +7,59 @@ written under it. Then the tables are recorded with their positions, all databas
 | crash after | next call of adopt | a capture meanwhile |
 |---|---|---|
 | nothing | begins | takes its first snapshot |
-| the first row, or the structures | begins again, with the next number; writes no structure a second time | reads nothing of these tables, and says why |
+| the first row, or the structures | begins again, with the next number; writes no structure a second time | reads nothing of these tables, and says why; begins with others |
 | the second row | refuses: it is done | continues at the positions |
 
 The tables are not read before the second row, so no event can be written twice. Nor can a structure: a call that was believed
 dead writes its own before the next call closes its number, which then finds them, or not at all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from cdc_assets.adoption.plan import AdoptionPlan
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import InvalidValueError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState, TableRead
-from cdc_assets.ledger.table_state import TableState
+from cdc_assets.ledger.table_state import INTERRUPTED, TableState
 from cdc_assets.shared.instances import instance_of
 from cdc_assets.shared.lake import Lake
 from cdc_assets.shared.server import Server
 from cdc_assets.streaming.structures import WindowStructures
 
-INTERRUPTED = "Its adoption was interrupted. Next: run `cdc-assets adopt` with --yes again."
-"""Reason of a table until its adoption is complete."""
+
+def captured_before(state: CaptureState) -> set[TableId]:
+    """Tables that are not adopted, because they have events of this capture, or may have; they stay in topics when their table's
+    position is forgotten."""
+    reading = {entry.table for run in state.snapshots.values() for entry in run.tables}
+    return {table for table, entry in state.tables.items() if not entry.is_half_adopted} | state.early.keys() | reading
 
 
-def refuse_captured(state: CaptureState, prefix: str, root: str) -> None:
-    """Check that nothing was captured before; events stay in topics when their table's position is forgotten.
+def refuse_captured(state: CaptureState, prefix: str, root: str, planned: Collection[TableId] = ()) -> None:
+    """Check that nothing was captured before; or, where an adoption was interrupted, nothing of the tables that are adopted.
+
+    Args:
+        planned: tables that are to be adopted.
 
     Raises:
-        InvalidValueError: the lake has a capture of this topic prefix, or events of one.
+        InvalidValueError: the lake has a capture of this topic prefix, or events of one; or something is in flight.
     """
-    if any(entry.reason != INTERRUPTED for entry in state.tables.values()) or state.snapshots or state.pending:
+    if any(entry.is_half_adopted for entry in state.tables.values()):
+        if held := state.held_by:  # it has a number in the schema history, which an adoption passes
+            raise InvalidValueError(
+                "adoption", held, "nothing in flight", "let a run finish it (`cdc-assets capture`), then adopt again"
+            )
+        if known := sorted(captured_before(state).intersection(planned)):
+            raise InvalidValueError(
+                "adoption",
+                ", ".join(map(str, known)),
+                "tables that a run has not captured meanwhile",
+                "adopt again; it leaves them as they are",
+            )
+        return
+    if state.tables or state.snapshots or state.pending:
         raise InvalidValueError(
             "topic.prefix",
             prefix,
@@ -67,7 +88,8 @@ def record(plan: AdoptionPlan, server: Server, lake: Lake, ledger: Ledger) -> No
         raise InvalidValueError(
             "adoption", "no table", "a captured table that continues at the position", "see the plan's notes"
         )
-    refuse_captured(ledger.state, lake.events.topic_prefix, lake.tables.location.root)
+    planned = [state.table for state in plan.states]
+    refuse_captured(ledger.state, lake.events.topic_prefix, lake.tables.location.root, planned)
     number = ledger.state.next_window
     if number > 1:  # an adoption that was interrupted may still write structures
         lake.history.close(number - 1)

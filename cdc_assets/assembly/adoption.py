@@ -8,7 +8,7 @@ from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adoption.history import Columns
 from cdc_assets.adoption.offsets import ConnectorOffset
 from cdc_assets.adoption.plan import AdoptionPlan, AdoptionPlanner, CommitTimes
-from cdc_assets.adoption.record import record, refuse_captured
+from cdc_assets.adoption.record import captured_before, record, refuse_captured
 from cdc_assets.assembly.capture import without_runner
 from cdc_assets.capture.capture import Capture
 from cdc_assets.capture.selection import select
@@ -19,7 +19,8 @@ from cdc_assets.shared.losses import refuse_without_manifest
 
 
 class Adoption:
-    """Lets a capture that has captured nothing continue after another reader.
+    """Lets a capture that has captured nothing, or nothing else but tables beside an adoption that was interrupted, continue after another
+    reader.
 
     Args:
         capture: opened only for this.
@@ -56,7 +57,7 @@ class Adoption:
         found = select(config, server, state)
         for problem in found.unavailable.values():
             raise problem
-        return AdoptionPlanner(config, server, times, known).plan(found.tables, offsets)
+        return AdoptionPlanner(config, server, times, known, captured_before(state)).plan(found.tables, offsets)
 
     def record(self, plan: AdoptionPlan) -> None:
         """Claim the capture and record a plan.

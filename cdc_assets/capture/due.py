@@ -63,6 +63,8 @@ class Due:
             )
         requests = []
         for table in captured:
+            if table in states and states[table].is_half_adopted:
+                continue
             decision = self._decision(table, states.get(table), instances, done)
             if table in states and states[table].is_to_be_repaired(self._config.streaming.gap_policy):
                 log.info("%s: changes are missing, and gap.policy=resnapshot; snapshotting it again", table)

@@ -11,6 +11,7 @@ from typing import Self
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.known import forget_record, remember_record
+from cdc_assets.lake.owners import refuse_unread, tables_of
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 
@@ -50,11 +51,13 @@ class NewLake:
                 f"{self.address} is there, so the lake is no new one. Next: let a run continue it, or move all of it away with "
                 "`cdc-assets reset --capture`."
             )
-        if found := [name for name in self._tables.location.directories() if self._tables.holds(name)]:
+        found, unread = tables_of(self._tables)
+        if found:
             raise LakeError(
                 f"{self.address} is missing, but {', '.join(found[:5])} hold events of capture {self._tables.capture}, so the "
                 "lake is no new one. Next: restore that folder from a copy, or move those away."
             )
+        refuse_unread(self._tables, unread)
 
     def begin(self) -> None:
         """Make the record, whatever was there before.

@@ -4,7 +4,8 @@
 applies as to a table that was never captured. Its topic keeps its events. READs of the new snapshot sort after them,
 because a snapshot's low watermark is not below a position that was read on the same recovery fork; so a table of a
 restored database, and one that something in flight refers to, is refused. The same row remembers where the topic ends
-and what it lacks (`EarlyReads`), so changes up to the new snapshot are reported as a gap, and former gaps stay.
+and what it lacks (`EarlyReads`), so changes up to the new snapshot are reported as a gap, and former gaps stay. The topic is compared
+before with what it must hold, and by each run until the table has a state again.
 
 *A whole capture.* Its Delta tables are moved to `<lake>/__reset/<prefix>-<time>/`: the schema history first, without
 which no run works, and the manifest last, whose claim fences other writers; then a new manifest begins. After a crash in between
@@ -26,14 +27,19 @@ from cdc_assets.core.ports import Clock
 from cdc_assets.core.processes import host_of, is_gone, is_here, number_of, own_process
 from cdc_assets.core.steps import step
 from cdc_assets.envelope.naming import topic_name
+from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import ConfigurationError, LakeError
+from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.owners import refuse_unread, tables_of
 from cdc_assets.lake.system_topics import history_directory, manifest_directory
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.table_state import TableState
-from cdc_assets.shared.losses import clear_topic
+from cdc_assets.shared.lake import Lake
+from cdc_assets.shared.losses import Losses, clear_topic, owners, topic_of
 from cdc_assets.system_topics.notifications import Notifier
 
 log = logging.getLogger(__name__)
@@ -49,10 +55,12 @@ class Removal:
     Args:
         directories: in the order in which they are moved.
         target: folder that they are moved to.
+        unread: those of them that cannot be read, and are the capture's by their names.
     """
 
     directories: tuple[str, ...]
     target: str
+    unread: tuple[str, ...] = ()
 
 
 class Reset:
@@ -107,6 +115,8 @@ class Reset:
         self.check(tables, fence=fence)
         state = self._manifest.claim(self._clock.now())
         _refuse_in_flight(state, tables)  # a run may have begun in between; from now on none commits
+        self._losses().before_commit(tables)  # what is lost is known while they have a state
+        state = self._manifest.state
         for table in tables:
             if state.tables[table].status != "healthy":
                 clear_topic(self._tables, topic_name(table, self._config.events), self._manifest.require_writer)
@@ -118,18 +128,28 @@ class Reset:
                 )  # fmt: skip
         self._manifest.forget(self._clock.now(), tables)
 
+    def _losses(self) -> Losses:
+        events, connector = self._config.events, ConnectorIdentity()
+        history = SchemaHistory(self._tables, events, self._config.history, connector, self._manifest.require_writer)
+        ledger = Ledger(self._manifest, self._clock)
+        return Losses(ledger, Lake(self._tables, history, events, connector), self._config)
+
     def removal(self) -> Removal:
         """What a reset of the whole capture would move.
 
         Raises:
-            LakeError: the lake is an object store, where folders cannot be moved.
+            LakeError: the lake is an object store, where folders cannot be moved; or it has a table that cannot be read, of which it is
+                not known whose it is.
         """
         location = self._tables.location
         history, manifest = history_directory(self._prefix), manifest_directory(self._prefix)
         # a comparison that is half done would be continued with the next mirror, as if that had been compared
         records = (f"{self._prefix}.__{name}" for name in ("signals", "reconciled", "jobs"))
         own = {history, manifest, *records}
-        found = [name for name in location.directories() if name in own or self._holds(name)]
+        held, unread = tables_of(self._tables, self._others)
+        named = [name for name in unread if name not in own and self._is_named(name)]
+        refuse_unread(self._tables, [name for name in unread if name not in {*own, *named}])
+        found = {*held, *named, *own.intersection(location.directories())}
         rank = {history: 0, manifest: 2}
         ordered = tuple(sorted(found, key=lambda name: (rank.get(name, 1), name)))
         if not location.is_local:
@@ -138,15 +158,19 @@ class Reset:
                 f"all runs and move these with the store's own tool, the last one last: {', '.join(ordered)}; or choose "
                 "another topic.prefix or lake.path."
             )
-        return Removal(ordered, f"{location.root}/{MOVED_TO}/{self._prefix}-{self._clock.now():%Y%m%dT%H%M%S}")
+        target = f"{location.root}/{MOVED_TO}/{self._prefix}-{self._clock.now():%Y%m%dT%H%M%S}"
+        return Removal(ordered, target, tuple(named))
 
     def has_moved(self) -> bool:
         """Whether a reset has moved a manifest of the capture, so that a lake without its tables is no other one."""
         place = Path(self._tables.location.uri(MOVED_TO))
         return any(place.glob(f"*/{manifest_directory(self._prefix)}"))
 
-    def _holds(self, directory: str) -> bool:
-        return any(tables.holds(directory) for tables in (self._tables, *self._others))
+    def _is_named(self, directory: str) -> bool:
+        """Whether a folder is named as the tables of this capture are."""
+        state = self._manifest.read()
+        known = {topic_of(name) for name in state.marks} | owners(state, self._config).keys()
+        return directory.startswith(f"{self._prefix}.") or topic_of(directory) in known
 
     def move_away(self, removal: Removal, *, fence: bool = False) -> None:
         """Move all tables of the capture away.

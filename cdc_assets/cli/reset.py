@@ -104,7 +104,8 @@ def _whole(found: Reset, yes: bool, fence: bool) -> None:
     if not (removal.directories or found.has_moved()):
         raise ConfigurationError("--capture", "no table", "a capture with tables in the lake", "check lake.path")
     for name in removal.directories:
-        out.print(Text(f"{name} moves to {removal.target}"), soft_wrap=True)
+        more = ", though it cannot be read" if name in removal.unread else ""
+        out.print(Text(f"{name} moves to {removal.target}{more}"), soft_wrap=True)
     if not removal.directories:
         out.print("All tables have moved already. A new lake begins.")
     if yes:

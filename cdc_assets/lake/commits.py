@@ -5,7 +5,8 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,27 +101,60 @@ def _unreadable(location: Location, directory: str, error: Exception) -> LakeErr
     return trouble(f"The log of {location.uri(directory)} cannot be read", error, "check the path and its rights")
 
 
-def is_newest(location: Location, directory: str, version: int) -> bool:
+Place = tuple[int, int]
+"""Device and number of a log's folder on a disk, which another folder of that name does not have."""
+
+
+def is_newest(location: Location, directory: str, version: int, place: Place | None = None) -> bool:
     """Whether the log has this version and none after it: nobody has written since, nor shortened the log after it, nor put an older
     copy in its place.
+
+    Args:
+        place: of the log on a disk that is meant; None for any.
 
     Raises:
         LakeError: it cannot be read.
     """
     if not location.on_disk:
         return not has_commit(location, directory, version + 1) and has_commit(location, directory, version)
+    with _folder(location, directory) as folder:
+        if folder is None or place not in (None, _place(folder)):
+            return False
+        return _is_in(folder, version) and not _is_in(folder, version + 1)
+
+
+def place_of(location: Location, directory: str) -> Place | None:
+    """Where a log is now; None if there is none, or if it is not on a disk.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    if not location.on_disk:
+        return None
+    with _folder(location, directory) as folder:
+        return None if folder is None else _place(folder)
+
+
+@contextmanager
+def _folder(location: Location, directory: str) -> Iterator[int | None]:
     try:
         folder = os.open(location.path(f"{directory}/{_LOG}"), os.O_RDONLY | os.O_DIRECTORY)  # asks a file server anew
     except FileNotFoundError:
-        return False
+        yield None
+        return
     except OSError as error:
         raise _unreadable(location, directory, error) from error
     try:
-        return _is_in(folder, version) and not _is_in(folder, version + 1)
+        yield folder
     except OSError as error:
         raise _unreadable(location, directory, error) from error
     finally:
         os.close(folder)
+
+
+def _place(folder: int) -> Place:
+    about = os.fstat(folder)
+    return about.st_dev, about.st_ino
 
 
 def _is_in(folder: int, version: int) -> bool:

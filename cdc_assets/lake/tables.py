@@ -1,7 +1,8 @@
 """Delta tables below one location: open them, adapt their structure, append files to them.
 
 A handle is cached and reads only new log entries; opening a table again costs three times as much (spec spark §5). On a disk it is
-asked first whether there are any, which takes microseconds where delta-rs takes a millisecond or more.
+asked first whether there are any, which takes microseconds where delta-rs takes a millisecond or more, and whether it is the folder that
+was opened: a table that has another one's name may have its versions, too.
 """
 
 import time
@@ -15,7 +16,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeAwayError, LakeError, LakeFullError
-from cdc_assets.lake.commits import is_newest
+from cdc_assets.lake.commits import Place, is_newest, is_there, place_of
 from cdc_assets.lake.delta_log import CHECKPOINT_EVERY, MIN_COMMITS, log_properties, repair, trim
 from cdc_assets.lake.evolution import fields_to_add, lake_schema
 from cdc_assets.lake.files import DataFile
@@ -50,6 +51,8 @@ class DeltaTables:
         settings = settings or LakeSettings(location.root)
         self._log_commits, self._replaced_minutes = settings.log_commits, 60 * settings.retention_hours
         self._handles: dict[str, DeltaTable] = {}
+        self._places: dict[str, Place | None] = {}
+        """Where the handles' logs are, on a disk."""
         self.vacuumed: dict[str, float] = {}
         """When tables were vacuumed last, by `time.monotonic`."""
         self._lock = Lock()
@@ -70,15 +73,47 @@ class DeltaTables:
         try:
             handle = self._handles.get(directory)
             if handle is None:
-                handle = self._loaded(directory)
-                with self._lock:
-                    self._handles[directory] = handle
-            elif not (self.location.on_disk and is_newest(self.location, directory, handle.version())):
-                handle.update_incremental()
+                handle = self._kept(directory)
+            elif not (self.location.on_disk and self._is_newest(directory, handle)):
+                if self.is_in_place(directory, gone=True):
+                    handle.update_incremental()
+                else:
+                    self.forget(directory)
+                    handle = self._kept(directory)
         except TableNotFoundError:
             return None
         except STORE_ERRORS as error:
             raise unreadable(self.location.uri(directory), error) from error
+        return handle
+
+    def _is_newest(self, directory: str, handle: DeltaTable) -> bool:
+        return is_newest(self.location, directory, handle.version(), self._places.get(directory))
+
+    def is_in_place(self, directory: str, *, gone: bool = False) -> bool:
+        """Whether the log of a handle that is kept is where it was, as far as a disk says so.
+
+        Args:
+            gone: what holds where no log is.
+
+        Raises:
+            LakeError: that cannot be seen.
+        """
+        now = place_of(self.location, directory) if self.location.on_disk else None
+        if now is None:
+            return gone or not self.location.on_disk
+        return now == self._places.get(directory)
+
+    def take_place(self, directory: str, place: Place | None) -> None:
+        """Note that the log of a handle that is kept is at another place now, and still the same one."""
+        with self._lock:
+            self._places[directory] = place
+
+    def _kept(self, directory: str) -> DeltaTable:
+        """The table, opened again; where it is is asked before, so that a later question finds what has come in between."""
+        place = place_of(self.location, directory)
+        handle = self._loaded(directory)
+        with self._lock:
+            self._handles[directory], self._places[directory] = handle, place
         return handle
 
     def _loaded(self, directory: str) -> DeltaTable:
@@ -149,6 +184,8 @@ class DeltaTables:
             storage_options=self.location.storage_options,
             raise_if_key_not_exists=False,
         )
+        if self.location.on_disk:
+            return self._kept(directory)
         handle.update_incremental()
         with self._lock:
             self._handles[directory] = handle
@@ -174,14 +211,20 @@ class DeltaTables:
             self.forget(directory)
             raise unreadable(self.location.uri(directory), error) from error
 
-    def holds(self, directory: str) -> bool:
-        """Whether a directory is a table with commits of this capture."""
+    def holds(self, directory: str) -> bool | None:
+        """Whether a directory is a table with commits of this capture; None if that is not known, since it cannot be read."""
         try:
             return self.reached(directory) >= 0
         except LakeError:
-            return False
+            return None if directory.startswith(self.capture) or self._has_log(directory) else False
         finally:
             self.forget(directory)
+
+    def _has_log(self, directory: str) -> bool:
+        try:
+            return is_there(self.location, directory)
+        except LakeError:  # such as a disk's lost+found
+            return False
 
     def append_files(
         self,

@@ -82,6 +82,8 @@ class TopicTables(DeltaTables):
         self._checked: dict[str, int] = {}
         self._seen: frozenset[tuple[str, str]] = frozenset()
         """Files that were checked last; others are checked when they are committed."""
+        self.guard: Callable[[], None] = _nothing
+        """Called before each commit; raises FencedError if the manifest that was claimed has moved."""
 
     @classmethod
     def of(cls, config: CaptureConfig, sink: Sink = DIRECT, others: Mapping[str, Sink] = MappingProxyType({})) -> Self:
@@ -156,8 +158,10 @@ class TopicTables(DeltaTables):
             files: by directory of the topic table's generation.
 
         Raises:
+            FencedError: the manifest that was claimed has moved (`guard`).
             LakeError: a file is missing or truncated, so none of them may be committed.
         """
+        self.guard()
         require_files(self.location, files)
         self._seen = frozenset((directory, file.path) for directory, written in files.items() for file in written)
 
@@ -275,6 +279,7 @@ class TopicTables(DeltaTables):
                 require_files(self.location, {directory: new})
             try:
                 mark = replace(self._behind(handle, directory, files, window_id), timed=timed)
+                self.guard()
                 also = () if files else (self._left_out,)
                 self.append_files(handle, files, window_id, metadata, also)
             except CommitFailedError as error:
@@ -392,6 +397,10 @@ class TopicTables(DeltaTables):
         """Drop these marks, which are recorded now."""
         with self._lock:
             self._marks = {name: mark for name, mark in self._marks.items() if recorded.get(name) != mark}
+
+
+def _nothing() -> None:
+    pass
 
 
 def generation(topic: str, number: int) -> str:

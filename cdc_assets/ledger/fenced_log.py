@@ -41,7 +41,7 @@ from cdc_assets.errors import (
     LakeError,
     LakeFullError,
 )
-from cdc_assets.lake.commits import is_newest, read_commit
+from cdc_assets.lake.commits import is_newest, place_of, read_commit
 from cdc_assets.lake.files import DataFile
 from cdc_assets.lake.location import STORE_ERRORS, trouble
 from cdc_assets.lake.replacing import Replacement, replace_files
@@ -69,6 +69,8 @@ class FencedLog:
         self._tables = tables.separate()
         self.identity = ""
         """Of the table that was read or claimed last, which another one in its place does not have; empty if there was none."""
+        self._claimed = ""
+        """Identity of the table that was claimed."""
         self._sequence: int | None = None
         self._attempts: dict[str, Row] = {}
         """Rows that may have been written under the next number, by file."""
@@ -112,7 +114,7 @@ class FencedLog:
         self._tables.forget(self.directory)
         self._attempts.clear()
         handle = self._tables.ensure(self.directory, self._schema)
-        self.identity = str(handle.metadata().id)
+        self.identity = self._claimed = str(handle.metadata().id)
         rows = self.in_order(self._files(handle, known or {}))
         self._sequence = rows[-1]["sequence"] if rows else 0
         return rows
@@ -146,6 +148,7 @@ class FencedLog:
             LakeError: it cannot be written.
         """
         sequence, path = self.next_sequence, _new_name(self.next_sequence)
+        self.require_place()
         with self._translated(path):
             file = self._written(path, [row], sequence)
             self._attempts[path] = row
@@ -167,6 +170,7 @@ class FencedLog:
             LakeError: it cannot be written.
         """
         sequence = self.next_sequence
+        self.require_place()
         for attempt in range(COMMIT_ATTEMPTS):
             tables, path = self._tables.separate(), _new_name(sequence)
             with self._translated(path):
@@ -193,13 +197,47 @@ class FencedLog:
             FencedError: one has.
             LakeError: the table cannot be read.
         """
+        self.require_place()
         sequence = self.next_sequence - 1
         location, version = self._tables.location, self._tables.kept(self.directory).version()
         if is_newest(location, self.directory, version):
             return
         newest = self._tables.separate().open(self.directory)
-        if newest is None or (newest.transaction_version(self._tables.capture) or 0) != sequence:
+        if newest is None or str(newest.metadata().id) != self._claimed:
+            raise self._moved()
+        if (newest.transaction_version(self._tables.capture) or 0) != sequence:
             raise self._fenced(sequence + 1)
+
+    def require_place(self) -> None:
+        """Check that the table that was claimed is still there, and no other in its place. Of an object
+        store this is not queried: nothing is moved there.
+
+        Raises:
+            FencedError: another one is there, as after a reset of the capture.
+            LakeError: none is, or that cannot be seen.
+        """
+        if self._tables.is_in_place(self.directory):
+            return
+        # not every file system numbers its folders for good, such as one that is mounted again
+        place = place_of(self._tables.location, self.directory)
+        now = self._tables.separate().open(self.directory)
+        if now is None:
+            raise LakeError(
+                f"The manifest {self._tables.location.uri(self.directory)} is gone. Next: see whether the lake is mounted; if a reset of "
+                "the capture is moving it, nothing."
+            )
+        if str(now.metadata().id) != self._claimed:
+            raise self._moved()
+        self._tables.take_place(self.directory, place)
+
+    def _moved(self) -> FencedError:
+        self._sequence = None
+        self._attempts.clear()
+        return FencedError(
+            f"The manifest {self._tables.location.uri(self.directory)} is no longer the one that this run of capture "
+            f"{self._tables.capture} has claimed: it was moved or replaced, as by `cdc-assets reset --capture`. Next: nothing, if that was "
+            "intended; the next run continues with the one that is there."
+        )
 
     def _fenced(self, sequence: int) -> FencedError:
         self._sequence = None
@@ -263,6 +301,8 @@ class FencedLog:
             handle.update_incremental()
         except STORE_ERRORS as error:
             raise unreadable(self._tables.location.uri(self.directory), error) from error
+        if str(handle.metadata().id) != self._claimed:
+            raise self._moved()
         is_only_one = handle.version() == before + 1
         if not is_only_one and handle.transaction_version(self._tables.capture) != sequence:
             raise self._fenced(sequence + 1)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import Any
 
@@ -84,8 +84,12 @@ def after(state: CaptureState, row: Row) -> CaptureState:
             found = decode(dict[str, Retained], detail["retained"])
             looked = datetime.fromisoformat(detail["looked"])
             return dataclasses.replace(state, retained={**state.retained, **found}, looked=looked)
+        case "audit":
+            return state.with_early(_decode_early(detail.get("early", ())))
         case "adopted":
-            return dataclasses.replace(state, transactions={**state.transactions, **_streamed_until(state)})
+            known = state.transactions  # where a run has published some meanwhile, none is published a second time
+            reached = {name: max(lsn, known.get(name, lsn)) for name, lsn in _streamed_until(state).items()}
+            return dataclasses.replace(state, transactions={**known, **reached})
         case "forgotten":
             return _forgotten(state, set(decode(list[TableId], detail["forgotten"])))
         case "log":
@@ -232,7 +236,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "logs": encode(dict(state.logs)),
         "transactions": encode(dict(state.transactions)),
         "unpublished": encode(dict(state.unpublished)),
-        "early": [[*encode(table), encode(reads)] for table, reads in state.early.items()],
+        "early": encode_early(state.early),
         "readings": [[*encode(table), encode(found)] for table, found in state.readings.items()],
         "unread": encode(list(state.unread.items())),
         "writer": state.writer,
@@ -241,6 +245,15 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "looked": encode(state.looked),
         "ran_on": encode(dict(state.ran_on)),
     }
+
+
+def encode_early(early: Mapping[TableId, EarlyReads]) -> list[Any]:
+    """What tables have before they have a state, as JSON data."""
+    return [[*encode(table), encode(reads)] for table, reads in early.items()]
+
+
+def _decode_early(data: Iterable[Any]) -> dict[TableId, EarlyReads]:
+    return {TableId(*names): decode(EarlyReads, reads) for *names, reads in data}
 
 
 def decode_state(data: Mapping[str, Any]) -> CaptureState:
@@ -260,7 +273,7 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         looked=decode(datetime, data["looked"]) if data["looked"] else None,
         transactions=decode(dict[str, Lsn], data["transactions"]),
         unpublished=_waiting(decode(dict[str, Unpublished], data["unpublished"])),
-        early={TableId(*names): decode(EarlyReads, reads) for *names, reads in data["early"]},
+        early=_decode_early(data["early"]),
         readings={TableId(*names): decode(tuple[Reading, ...], found) for *names, found in data["readings"]},
         unread=dict(decode(tuple[tuple[TableId, str], ...], data["unread"])),
         writer=data["writer"],

@@ -43,7 +43,8 @@ from cdc_assets.lake.retained import Retained
 from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.codec import encode
-from cdc_assets.ledger.gaps import Interval
+from cdc_assets.ledger.fold import encode_early
+from cdc_assets.ledger.gaps import EarlyReads, Interval
 from cdc_assets.ledger.manifest_rows import ManifestRows
 from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.snapshot_state import RoundFiles, SnapshotRun
@@ -280,15 +281,25 @@ class Manifest(ManifestRows):
         self._record(now, "log", detail, reached, database=database, notifications=notifications)
 
     def record_audit(
-        self, now: datetime, tables: Iterable[TableState], marks: Mapping[str, Mark | None], next_window: int
+        self,
+        now: datetime,
+        tables: Iterable[TableState],
+        marks: Mapping[str, Mark | None],
+        next_window: int,
+        early: Mapping[TableId, EarlyReads] | None = None,
     ) -> None:
         """Record the content of the lake's tables, the states of those that lost data, and a window number that no
         table has reached.
+
+        Args:
+            early: what tables have that lost data and have no state.
 
         Raises:
             FencedError: another writer has taken over.
         """
         detail = {"tables": encode(list(tables)), "marks": encode(dict(marks)), "next_window": next_window}
+        if early:
+            detail["early"] = encode_early(early)
         self._record(now, "audit", detail, "tables-marked")
 
     def record_retained(self, now: datetime, retained: Mapping[str, Retained], marks: Mapping[str, Mark]) -> None:

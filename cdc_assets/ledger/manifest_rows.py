@@ -61,6 +61,7 @@ class ManifestRows(FoldedLog[CaptureState]):
             LakeError: it cannot be read or written.
         """
         self._take_over()
+        self._tables.guard = self._log.require_place
         self.claimed = self._log.next_sequence
         self._record(now, "claim", {"writer": own_process()}, notifications=self.state.notifications)
         return self.state

@@ -20,6 +20,9 @@ Status = Literal["healthy", "gap", "failed", "excluded"]
 EXCLUDED = "The settings leave it out (database.names, table and schema lists); its position is kept."
 """Reason of an excluded table; the reason of its gap follows, if it has one."""
 
+INTERRUPTED = "Its adoption was interrupted. Next: run `cdc-assets adopt` with --yes again."
+"""Reason of a table until its adoption is complete."""
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -81,6 +84,11 @@ class TableState:
     ignored_gaps: tuple[Interval, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     reads_all: bool | None = None
+
+    @property
+    def is_half_adopted(self) -> bool:
+        """Whether its adoption has begun and was not completed; until then nothing is read of it."""
+        return self.status == "failed" and self.reason == INTERRUPTED
 
     @property
     def identity(self) -> InstanceId | None:

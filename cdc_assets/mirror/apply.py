@@ -87,6 +87,8 @@ class Mirrors:
         self._parted = set[str]()
         """Topics whose mirror's leaves were checked."""
         self._audited = set[str]()  # against the record
+        self._of = ""
+        """Identity of the record that these are of."""
         self._mixed = dict[str, int]()
         """Steps of mirrors that were carried out in part, before events of theirs were lost."""
 
@@ -113,6 +115,7 @@ class Mirrors:
             LakeError: the ledger cannot be written.
         """
         self._ledger.claim()
+        self._begin_again()
         self._mixed.clear()  # another process may have rebuilt them since; what is left so is found again
         topics = [table.topic for table in tables]
         rebuilt = set(topics) if anew else self._damaged(topics, suspected)
@@ -142,6 +145,14 @@ class Mirrors:
             rebuilt = rebuilt - done.keys() | again
             left = [table for table in left if table.topic in done.keys() | again | freed]
         return troubles
+
+    def _begin_again(self) -> None:
+        """Forget what is known of mirrors whose record another one has replaced, as after a reset of the capture: they moved with it."""
+        if self._of != self._ledger.identity:
+            self._tables.tables.forget_all()
+            self._parted.clear()
+            self._audited.clear()
+            self._of = self._ledger.identity
 
     def _is_unknown(self, work: Work, rebuilt: Collection[str], troubles: Mapping[str, CdcError]) -> bool:
         """Whether events no longer name the rows of a mirror, and its table was read again, so that it can be rebuilt."""

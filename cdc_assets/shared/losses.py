@@ -10,6 +10,7 @@ after the other is compared: a run may last for half a day, and its page says th
 |---|---|
 | a topic table holds less than its mark | the table has a gap, from what it still holds to its position; the others continue |
 | the same, and the table is stopped already | its state lacks that interval too; it stays stopped |
+| the same, and the table was reset | its next state begins with the gap |
 | Delta cannot read a topic table | the same, but the table fails, because nothing can be appended to it |
 | a topic table holds windows that the manifest does not know | the manifest is an older copy: see below |
 | topic tables, and no manifest | the run ends with an error: positions are not guessed |
@@ -51,12 +52,13 @@ from cdc_assets.lake.audit import Examined, Loss, Turns, audit, examine, newest_
 from cdc_assets.lake.known import NEW_LAKE, refuse_if_known
 from cdc_assets.lake.location import STORE_ERRORS
 from cdc_assets.lake.marks import Mark
+from cdc_assets.lake.owners import refuse_unread, tables_of
 from cdc_assets.lake.replacing import Fence, Replacement
 from cdc_assets.lake.rewriting import rewrite_files
 from cdc_assets.lake.system_topics import heartbeat_topic
 from cdc_assets.lake.tables import unreadable
 from cdc_assets.lake.topics import TopicTables, generation
-from cdc_assets.ledger.gaps import with_lost
+from cdc_assets.ledger.gaps import EarlyReads, Interval, with_lost
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.table_state import TableState
@@ -85,9 +87,9 @@ def topic_of(directory: str) -> str:
 
 
 def owners(state: CaptureState, config: CaptureConfig) -> dict[str, TableId]:
-    """Tables of a capture by topic, including those whose first snapshot is in flight."""
+    """Tables of a capture by topic, including those whose first snapshot is in flight, and those that have events and no state."""
     planned = [entry.table for run in state.snapshots.values() for entry in run.tables]
-    return {topic_name(table, config.events): table for table in [*state.tables, *planned]}
+    return {topic_name(table, config.events): table for table in [*state.early, *state.tables, *planned]}
 
 
 def audited(
@@ -138,20 +140,21 @@ def refuse_without_manifest(tables: TopicTables, state: CaptureState, directory:
         state: state recorded in the manifest.
 
     Raises:
-        LakeError: there are such topics, so the manifest is lost; or the whole lake is.
+        LakeError: there are such topics, or may be, so the manifest is lost; or the whole lake is.
     """
     if state.next_window > 1:
         return
-    others = [name for name in tables.location.directories() if name != directory and is_numbered(name, config)]
-    found = [name for name in others if tables.holds(name)]
-    if found:
-        some = ", ".join(found[:5]) + (" and others" if len(found) > 5 else "")
+    found = ([name for name in some if name != directory and is_numbered(name, config)] for some in tables_of(tables))
+    held, unread = found
+    if held:
+        some = ", ".join(held[:5]) + (" and others" if len(held) > 5 else "")
         raise LakeError(
             f"The manifest {tables.location.uri(directory)} is gone or empty, but {some} hold events of capture "
             f"{tables.capture}. Without it their positions are unknown. Next: restore its folder from a "
             f"copy. If there is none, move the folders of these topics out of the lake and run `{NEW_LAKE}`, or choose another "
             "lake.path or topic.prefix: the tables are then captured again, beginning with a snapshot."
         )
+    refuse_unread(tables, unread)
     if tables.open(directory) is None:
         refuse_if_known(tables.location, directory, tables.capture)
 
@@ -287,14 +290,15 @@ class Losses:
                     result.loss.what,
                 )
         changed = [state for table, results in by_table.items() if (state := self._judged(table, results)) is not None]
-        self._record(found, changed, at_start=at_start)
-        for state in changed:
-            if state.streams:  # no snapshot will clear it
-                self.clear(state.table)
+        early = {table: reads for table, results in by_table.items() if (reads := self._early_judged(table, results))}
+        self._record(found, changed, early, at_start=at_start)
+        streaming = {state.table for state in changed if state.streams}
+        for table in sorted(streaming | {table for table in early if _are_readable(by_table[table])}):
+            self.clear(table)  # no snapshot will
 
     def _judged(self, table: TableId, results: Mapping[str, Examined]) -> TableState | None:
         """A table's new state, if it changes."""
-        losses = [result.loss for result in results.values() if result.loss is not None]
+        losses = _losses(results)
         ahead = [
             name for name, result in results.items() if result.mark and result.mark.window >= self._state.next_window
         ]
@@ -311,11 +315,19 @@ class Losses:
         return self._beyond_manifest(state, ahead) if state.keeps_position else None
 
     def _with_losses(self, state: TableState, losses: Sequence[Loss]) -> TableState | None:
-        end = state.reached or ZERO_LSN
-        until = max(loss.until or end for loss in losses)
-        after = min(min(loss.after for loss in losses), before(until))
-        what = "; ".join(f"{loss.directory} {loss.what}" for loss in losses)
-        return self._lost(state, after, until, what, readable=all(loss.readable for loss in losses))
+        after, until = _interval(losses, state.reached or ZERO_LSN)
+        return self._lost(state, after, until, _what(losses), readable=all(loss.readable for loss in losses))
+
+    def _early_judged(self, table: TableId, results: Mapping[str, Examined]) -> EarlyReads | None:
+        """What a table that was reset lacks too, if that is news. READs of a first snapshot that was given up are read again."""
+        losses, known = _losses(results), self._state.early.get(table)
+        if not losses or known is None or known.object_id is not None or table in self._state.tables:
+            return None
+        lost = _interval(losses, known.low)
+        if lost in known.gaps:  # known already
+            return None
+        log.warning("%s: %s", table, _lost_text(*lost, _what(losses)))
+        return EarlyReads(known.low, None, (lost,), (lost,))
 
     def _beyond_manifest(self, state: TableState, ahead: Sequence[str]) -> TableState | None:
         """New state of a table with windows that the manifest does not know: a later position, or a gap."""
@@ -352,8 +364,7 @@ class Losses:
     def _lost(self, state: TableState, after: Lsn, until: Lsn, what: str, *, readable: bool) -> TableState | None:
         """The state with an interval of lost events; a table that is stopped stays as it is, and lacks them too."""
         policy, end = self._config.streaming.gap_policy, state.position
-        lost = f"Events after {after} up to {until} are lost in the lake or cannot be trusted: {what}."
-        reason = f"{lost} Next: {SNAPSHOT_AGAIN if readable else MOVE_FOLDER}."
+        reason = f"{_lost_text(after, until, what)} Next: {SNAPSHOT_AGAIN if readable else MOVE_FOLDER}."
         read = state.snapshot_lsn
         if read is not None and after < read <= until:  # its READs may be lost as well, and then make nothing good
             state = dataclasses.replace(state, snapshot_lsn=None)
@@ -375,7 +386,14 @@ class Losses:
             return dataclasses.replace(state, gaps=gaps, reason=f"{state.reason} {reason}")
         return dataclasses.replace(state, gaps=gaps)
 
-    def _record(self, found: Mapping[str, Examined], changed: Sequence[TableState], *, at_start: bool) -> None:
+    def _record(
+        self,
+        found: Mapping[str, Examined],
+        changed: Sequence[TableState],
+        early: Mapping[TableId, EarlyReads],
+        *,
+        at_start: bool,
+    ) -> None:
         now, known = self._state.next_window, self._state.marks
         held = {name: result.mark and self._read_on(name, result.mark) for name, result in found.items()}
         numbers = [
@@ -385,8 +403,8 @@ class Losses:
         ]
         news = any(_is_news(mark, known.get(name)) for name, mark in held.items())
         left = at_start and len(held) < len(known)
-        if changed or news or left or max(numbers, default=0) > now:
-            self._ledger.manifest.record_audit(self._ledger.clock.now(), changed, held, max([now, *numbers]))
+        if changed or early or news or left or max(numbers, default=0) > now:
+            self._ledger.manifest.record_audit(self._ledger.clock.now(), changed, held, max([now, *numbers]), early)
         for name, mark in held.items():
             self._lake.tables.expect(name, mark)
 
@@ -420,6 +438,28 @@ class Losses:
 _RECORDING_ALL = ("each start",)
 """Rules of a snapshot mode that record every structure again."""
 _RECORDING_LACKING = ("each start", "needed", "history lost")
+
+
+def _losses(results: Mapping[str, Examined]) -> list[Loss]:
+    return [result.loss for result in results.values() if result.loss is not None]
+
+
+def _are_readable(results: Mapping[str, Examined]) -> bool:
+    return all(loss.readable for loss in _losses(results))
+
+
+def _interval(losses: Sequence[Loss], end: Lsn) -> Interval:
+    """What a table lacks whose topic reached to an LSN."""
+    until = max(loss.until or end for loss in losses)
+    return min(min(loss.after for loss in losses), before(until)), until
+
+
+def _what(losses: Sequence[Loss]) -> str:
+    return "; ".join(f"{loss.directory} {loss.what}" for loss in losses)
+
+
+def _lost_text(after: Lsn, until: Lsn, what: str) -> str:
+    return f"Events after {after} up to {until} are lost in the lake or cannot be trusted: {what}."
 
 
 def _end_of(commits: Sequence[tuple[Lsn, Lsn] | None], position: Lsn) -> Lsn | None:

@@ -1,5 +1,6 @@
 """Tables that were reset, and of which no rows are read."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,43 @@ def test_a_table_that_goes_on_without_its_rows_lacks_what_was_lost(tmp_path: Pat
     assert any(after < lost <= until for after, until in state.ignored_gaps)
     make_capture(server, config).snapshot([lines])
     assert continuity_result(state_of(config).tables[lines]).passed
+
+
+@pytest.mark.parametrize("when", ["before the reset", "after it"])
+@pytest.mark.parametrize("mode", ["no_data", "initial"])
+@pytest.mark.parametrize("found", ["nothing", "an older copy"])
+def test_what_the_topic_has_lost_by_the_next_run_is_a_gap(tmp_path: Path, found: str, mode: str, when: str) -> None:
+    server, config = SimulatedServer(), make_config(str(tmp_path / "lake"), mode=mode)
+    orders = server.create("orders", rows=2)
+    topic, copy = tmp_path / "lake" / f"shop.{orders}", tmp_path / "copy"
+    server.idle_tick()
+    make_capture(server, config).snapshot()
+    ends = []
+    for key in (10, 11, 12):
+        ends.append(server.commit((orders, "insert", key, "a")))
+        make_capture(server, config).stream()
+        if key == 10 and found == "an older copy":
+            shutil.copytree(topic, copy)
+
+    def lose() -> None:
+        shutil.rmtree(topic)
+        if copy.exists():
+            shutil.copytree(copy, topic)
+
+    if when == "before the reset":
+        lose()
+    Reset(config, SimulatedClock(server)).forget([orders])
+    if when == "after it":
+        lose()
+    for _ in range(2):
+        make_capture(server, config).snapshot()
+        server.commit((orders, "insert", 20 + len(server.rows[orders]), "a"))
+        make_capture(server, config).stream()
+    state = state_of(config).tables[orders]
+    lost = [gap for gap in state.gaps if gap[0] < ends[1] and ends[2] <= gap[1]]
+    assert len(lost) == 1
+    assert (lost[0][0] >= ends[0]) == (found == "an older copy")
+    assert continuity_result(state).passed == (mode == "initial")
+    if mode == "initial":
+        keys = {event.key: event for event in events_of(config, orders)}
+        assert keys.keys() == server.rows[orders].keys()
