@@ -115,7 +115,7 @@ def _staged(chunked: ChunkedTable, batch: pa.RecordBatch) -> pa.RecordBatch:
     chosen = _chosen(chunked)
     arrived, others = dict(zip(chosen, batch.columns[1:], strict=False)), batch.columns[1 + len(chosen) :]
     columns = {f"k{index}": arrived[index] for index in chunked.identity}
-    if others:
+    if chunked.omittable:
         columns[OMITS], holds = omitted_values(chunked.omittable, batch.column(0), *others)
         if not chunked.own or {"c", "d"} & set(chunked.plan.settings.skipped_operations):
             holds = pa.array(
@@ -127,7 +127,9 @@ def _staged(chunked: ChunkedTable, batch: pa.RecordBatch) -> pa.RecordBatch:
                 columns[VALUE.format(index)] = pc.if_else(columns[OMITS], values, pa.scalar(None, values.type))
     found = pa.RecordBatch.from_pydict(columns)
     visible_only = chunked.plan.settings.skip_unchanged
-    return found.filter(_has_event(chunked, batch, list(arrived.values()))) if visible_only else found
+    return (
+        found.filter(_has_event(chunked, batch.column(0), list(arrived.values()), others[0])) if visible_only else found
+    )
 
 
 def moved(operations: pa.Array, identity: Sequence[pa.Array]) -> pa.Array:
@@ -141,13 +143,13 @@ def moved(operations: pa.Array, identity: Sequence[pa.Array]) -> pa.Array:
     return pa.array(moved)
 
 
-def _has_event(chunked: ChunkedTable, batch: pa.RecordBatch, arrived: Sequence[pa.Array]) -> pa.Array:
-    """Which images are of changes that have an event."""
-    operations = batch.column(0).to_numpy(zero_copy_only=False)
+def _has_event(chunked: ChunkedTable, of: pa.Array, arrived: Sequence[pa.Array], masks: pa.Array) -> pa.Array:
+    """Which images, of these operations, are of changes that have an event."""
+    operations = of.to_numpy(zero_copy_only=False)
     after = np.flatnonzero(operations == AFTER)
-    keep = np.ones(batch.num_rows, dtype=bool)
+    keep = np.ones(len(operations), dtype=bool)
     if len(after):
-        shown = images(chunked.plan, arrived, event_values(chunked.plan, arrived))
+        shown = images(chunked.plan, arrived, event_values(chunked.plan, arrived), operations, masks)
         differ = unequal(shown.take(pa.array(after - 1)), shown.take(pa.array(after)))
         keep[after], keep[after - 1] = differ, differ
     return pa.array(keep)

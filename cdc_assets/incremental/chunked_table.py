@@ -186,15 +186,15 @@ def _order(
 
 def _identity(schema: TableSchema, plan: EventPlan, lacking: frozenset[str]) -> tuple[tuple[int, ...], bool]:
     """Indexes of the columns of the identity, and whether they tell each row from all others."""
-    logged = {  # of all others change rows hold NULL
+    logged = {  # of all others change rows hold NULL, or may
         column.name: index
         for index, column in enumerate(plan.columns)
-        if not column.mapped.column.computed and column.name not in lacking
+        if not (column.mapped.large or column.mapped.column.computed or column.name in lacking)
     }
     for key in (schema.key, plan.key):
         if key and logged.keys() >= set(key):
             return tuple(logged[name] for name in key), True
-    return tuple(index for index in logged.values() if not plan.columns[index].mapped.large), False
+    return tuple(logged.values()), False
 
 
 def _is_own(schema: TableSchema, plan: EventPlan, identity: Sequence[int]) -> bool:

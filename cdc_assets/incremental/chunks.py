@@ -88,9 +88,9 @@ def changed_query(
     *,
     in_order: bool,
 ) -> Statement:
-    """Operation and columns of all images of change rows with commit LSN in (after, until].
+    """Operation and columns of all images of change rows with commit LSN in (after, until]; in order with the update mask, too.
 
-    Of columns that may be omitted the update mask is read, and of each whether it is NULL, but not the values.
+    Of columns that may be omitted, which are read in order only, it is read whether each is NULL, but not the values.
 
     There is no DISTINCT: it would merge values that are equal by the collation, and they are compared exactly.
     """
@@ -98,7 +98,7 @@ def changed_query(
     chosen = "".join(
         f", {column.mapped.wire.expression(column.name, 'ct')} AS {quote(column.name)}" for column in columns
     )
-    if omittable:
+    if in_order:
         chosen += ", [ct].[__$update_mask]"
     for number, column in enumerate(omittable):
         null = f"CASE WHEN [ct].{quote(column.name)} IS NULL THEN 1 ELSE 0 END"

@@ -202,3 +202,46 @@ def test_a_mirror_gets_the_large_values_of_a_column_that_was_captured_late(serve
     assert not mirrors.catch_up()
     rows = MirrorReader(mirrors_of(str(tmp_path)).tables, f"shop.{table}").current().to_pylist()
     assert sorted((row["id"], row["w"], row["body"]) for row in rows) == [(1, 9, "text"), (2, 3, "text")]
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY", "NOT NULL"])
+def test_a_text_that_is_set_to_null_does_not_come_back_if_unchanged_rows_are_skipped(
+    server: StandIn, tmp_path: Path, key: str
+) -> None:
+    """Both images hold NULL, and only the update mask shows that the new one means it."""
+    world = World(server, str(tmp_path), chunk_rows=100)
+    world.config = replace(
+        world.config,
+        snapshot=replace(world.config.snapshot, mode="no_data"),
+        events=replace(world.config.events, skip_unchanged=True),
+    )
+    table = world.make("docs", f"id int {key}, body text")
+    world.sql("INSERT INTO dbo.docs VALUES (5, 'a'), (6, 'b')")
+    server.agent.drain()
+    world.run("snapshot")
+    ask(world, table, surrogate_key="id")
+    with listening(Once("chunk-read", lambda: world.sql("UPDATE dbo.docs SET body = NULL WHERE id = 5"))):
+        world.run()
+    assert scans(world) == ["SUCCEEDED"]
+    assert {row["id"]: row["body"] for event in world.events(table) if (row := event["value"]["after"])} == {
+        5: None,
+        6: "b",
+    }
+
+
+def test_a_message_key_that_updates_may_omit_does_not_tell_which_rows_changed(server: StandIn, tmp_path: Path) -> None:
+    world = World(server, str(tmp_path), chunk_rows=100)
+    world.config = replace(
+        world.config,
+        snapshot=replace(world.config.snapshot, mode="no_data"),
+        events=replace(world.config.events, message_key_columns=("dbo.docs:body",)),
+    )
+    table = world.make("docs", "id int NOT NULL, version int, body varchar(max)")
+    world.sql("INSERT INTO dbo.docs VALUES (5, 1, 'a'), (6, 2, 'b')")
+    server.agent.drain()
+    world.run("snapshot")
+    ask(world, table, surrogate_key="id")
+    with listening(Once("chunk-read", lambda: world.sql("UPDATE dbo.docs SET version = 7 WHERE id = 5"))):
+        world.run()
+    assert scans(world) == ["SUCCEEDED"]
+    assert sorted((row["version"], row["body"]) for row in world.reads(table)) == [(2, "b"), (7, "a")]
