@@ -182,9 +182,9 @@ def build(task: BuildTask) -> tuple[DataFile, ...] | None:
         InvalidValueError: a value does not fit its event type.
         LakeError: the lake cannot be read or written.
     """
-    found = [batch for file in task.changed for batch in task.staging.read(file.name)]
-    changed = _Changed(task, pa.Table.from_batches(found)) if found else None
-    if changed is not None and changed.is_any_useless():
+    images = _images(task)
+    changed = _Changed(task, images) if images is not None else None
+    if changed is not None and changed.is_any_useless:
         return None
     location, schema = task.staging.location, task.plan.topic_schema
     with TopicWriter(location, task.directory, schema, task.window_id, task.attempt) as writer:
@@ -197,18 +197,33 @@ def build(task: BuildTask) -> tuple[DataFile, ...] | None:
     return tuple(writer.files)
 
 
+def _images(task: BuildTask) -> pa.Table | None:
+    """The images of changes of the rows that the task has, in order, since any number of others may have changed; None if none has."""
+    if not task.changed:
+        return None
+    width = range(len(task.identity))
+    rows = (batch.select(task.identity) for _, file in task.files for batch in task.staging.read(file.name))
+    read = Rows(pa.Table.from_batches(batch.take(pa.array(range(batch.num_rows))) for batch in rows).columns)
+    images = (batch for file in task.changed for batch in task.staging.read(file.name))
+    found = pa.Table.from_batches(batch.filter(read.find(batch, width).is_valid()) for batch in images)
+    return found if found.num_rows else None
+
+
 class _Changed:
     """Rows that have changed.
 
     Args:
         task: the task that builds events of the others.
         images: the images of their changes, in order.
+
+    Attributes:
+        is_any_useless: whether of any row neither is known that it has not changed, nor that events hold its values.
     """
 
     def __init__(self, task: BuildTask, images: pa.Table) -> None:
         self._task, width = task, len(task.identity)
         self._rows = Rows(images.columns[:width])
-        self._useless: Rows | None = None if task.unique else self._rows
+        self.is_any_useless = not task.unique
         self._omitting: Rows | None = None
         self._values = images.slice(0, 0)
         if task.unique and OMITS in images.column_names:
@@ -216,18 +231,9 @@ class _Changed:
             known = pa.table({"row": self._rows.find(images, range(width)), "number": number, HOLDS: images[HOLDS]})
             of_rows = known.group_by("row").aggregate([("number", "max"), (HOLDS, "any")])
             newest, holds = images.take(of_rows["number_max"]), of_rows[f"{HOLDS}_any"]
-            useless = newest.filter(pc.and_(newest[OMITS], holds))
+            self.is_any_useless = pc.any(pc.and_(newest[OMITS], holds)).as_py()
             self._values = newest.filter(pc.and_not(newest[OMITS], holds))
-            self._useless = Rows(useless.columns[:width]) if useless.num_rows else None
             self._omitting = Rows(self._values.columns[:width]) if self._values.num_rows else None
-
-    def is_any_useless(self) -> bool:
-        """Whether of any row that was read neither is known that it has not changed, nor that events hold its values."""
-        task, useless = self._task, self._useless
-        if useless is None:
-            return False
-        batches = (batch for _, file in task.files for batch in task.staging.read(file.name))
-        return any(useless.without(batch, task.identity).num_rows < batch.num_rows for batch in batches)
 
     def at_position(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows that have not changed, and those of which each change omits the large values, as they are at the position."""

@@ -57,8 +57,8 @@ FORMER_FAULTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "A12: an unchanged row of a table without a key is not read, since another one is alike",
         "incremental/staging.py",
-        "        self._useless: Rows | None = None if task.unique else self._rows\n",
-        "        self._useless: Rows | None = None\n",
+        "        self.is_any_useless = not task.unique\n",
+        "        self.is_any_useless = False\n",
     ),
     Mutant(
         "J1: mirrors skip events while another database holds the number back",

@@ -296,8 +296,8 @@ MUTANTS = (
     Mutant(
         "of rows that are alike one may have changed while they were read",
         "incremental/staging.py",
-        "        self._useless: Rows | None = None if task.unique else self._rows\n",
-        "        self._useless: Rows | None = None\n",
+        "        self.is_any_useless = not task.unique\n",
+        "        self.is_any_useless = False\n",
     ),
     Mutant(
         "a comparison does not wait for the mirror",

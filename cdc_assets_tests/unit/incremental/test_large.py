@@ -229,7 +229,7 @@ def test_a_text_that_is_set_to_null_does_not_come_back_if_unchanged_rows_are_ski
     }
 
 
-def test_a_message_key_that_updates_may_omit_does_not_tell_which_rows_changed(server: StandIn, tmp_path: Path) -> None:
+def test_a_message_key_that_updates_may_omit_is_not_what_rows_are_known_by(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path), chunk_rows=100)
     world.config = replace(
         world.config,

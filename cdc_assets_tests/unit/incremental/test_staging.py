@@ -1,20 +1,24 @@
 """Staged rows, and the set of changed rows that others are looked up in."""
 
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.errors import ConnectionLostError, LakeError
 from cdc_assets.incremental import staging
-from cdc_assets.incremental.staging import Rows, Staging
+from cdc_assets.incremental.staging import HOLDS, OMITS, VALUE, BuildTask, Rows, Staging, build
 from cdc_assets.lake.location import Location
+from cdc_assets_tests.unit.envelope.building import column, plan_of, table_batch
 
+BODY = column("body", "varchar", length=-1)
 DAY = datetime.fromisoformat("2024-01-01")
 TYPES: list[tuple[pa.DataType, st.SearchStrategy[object]]] = [
     (pa.int32(), st.integers(0, 3)),
@@ -87,3 +91,49 @@ def test_a_round_is_removed_with_the_files_of_tasks_that_failed(tmp_path: Path) 
     assert len(list((tmp_path / "shop.__staging").iterdir())) == 3
     one.remove()
     assert [path.name for path in (tmp_path / "shop.__staging").iterdir()] == [kept.name]
+
+
+def test_images_of_rows_that_a_task_does_not_have_take_no_memory(tmp_path: Path) -> None:
+    plan = plan_of("docs", [column("id", "int", nullable=False), column("note", "char", length=1000), BODY])
+    folder = Staging(Location(str(tmp_path)), "shop.__staging")
+    read = folder.write([table_batch(plan, [(number, "old", f"body {number}") for number in range(9)])])
+    batches = (images_of(range(start, start + 1000)) for start in range(0, 50_000, 1000))
+    changed = tuple(folder.write(batches))
+    pool, former = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        files = build(
+            BuildTask(
+                tuple(enumerate(read)),
+                folder,
+                1,
+                Lsn(bytes(10)),
+                DAY.replace(tzinfo=UTC),
+                plan,
+                "docs",
+                "a",
+                (0,),
+                changed,
+            )
+        )
+    finally:
+        pa.set_memory_pool(former)
+    assert files is not None
+    [file] = files
+    assert file.rows == 9
+    rows = pq.read_table(tmp_path / "docs" / file.path)["value"].to_pylist()
+    assert [(row["after"]["id"], row["after"]["note"][0], row["after"]["body"]) for row in rows] == [
+        (number, "n", f"body {number}") for number in range(9)
+    ]
+    assert pool.max_memory() < sum(file.size for file in changed) // 3
+
+
+def images_of(ids: Sequence[int]) -> pa.RecordBatch:
+    """Images of updates that omit a large value."""
+    notes = pa.array(["n" * 1000] * len(ids))
+    yes = pa.array([True] * len(ids))
+    no = pa.array([False] * len(ids))
+    keys = pa.array(ids, pa.int32())
+    return pa.RecordBatch.from_pydict(
+        {"k0": keys, OMITS: yes, HOLDS: no, VALUE.format(0): keys, VALUE.format(1): notes}
+    )
