@@ -72,6 +72,7 @@ FORMER_FAULTS: Final[tuple[Mutant, ...]] = (
         "            known = self._lake.history.of_instance(read.table, read.identity, read.after.next())\n",
         "            known = self._lake.history.of_instance(read.table, read.identity, read.after.next())\n"
         "            latest = self._lake.history.latest(read.table)\n"
+        "            instance = instance_of(read, instances.get(read.table, []))\n"
         "            if known is None and latest is not None and instance and latest.captured == instance.columns:\n"
         "                known = latest\n",
         (
