@@ -19,6 +19,8 @@ _TEXT = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}\Z")
 _SIZE = 10
 LSN_WIDTH = 22
 """Characters of a position that are the commit LSN."""
+POSITION_WIDTH = 2 * LSN_WIDTH + 12
+"""Characters of a position (`Position`); what some positions have besides follows."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -21,7 +21,7 @@ from cdc_assets.envelope.plan import EventPlan
 from cdc_assets.envelope.rows import event_values, images, keys, portions
 from cdc_assets.errors import InvalidValueError
 
-__all__ = ["ReadContext", "build_reads", "mark"]
+__all__ = ["ReadContext", "build_reads", "first_read", "mark"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SLICES = 1 << 16
@@ -96,7 +96,16 @@ def _build(plan: EventPlan, batch: pa.RecordBatch, context: ReadContext, first: 
 _MICROSECOND = datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC) - _EPOCH
 
 
+def first_read(commit_lsn: str, after: int | None) -> str:
+    """A position before all READs of an LSN that windows after a number have written, and behind everything else of it; without a number
+    before those of any window."""
+    return _head(commit_lsn, 0 if after is None else after + 1)
+
+
+def _head(commit_lsn: object, window: int) -> str:
+    return f"{commit_lsn}/{LAST_COMMAND:08x}/{window & 0xFFFFFFFF:08x}"
+
+
 def _positions(context: ReadContext, first: int, rows: int) -> pa.Array:
-    window, number = context.window_id & 0xFFFFFFFF, context.slice_number
-    head = f"{context.commit_lsn}/{LAST_COMMAND:08x}/{window:08x}:{number:04x}"
+    head = f"{_head(context.commit_lsn, context.window_id)}:{context.slice_number:04x}"
     return number_texts(head, first, rows, "/0")

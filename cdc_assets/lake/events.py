@@ -38,19 +38,22 @@ class EventRange:
         known: number of the window up to which events at `after` are applied. A READ is committed at an LSN that may be
             reached already.
         window: greatest number of a window; later ones are perhaps not complete.
+        first: least position; empty for any.
     """
 
     after: str
     until: str
     known: int
     window: int
+    first: str = ""
 
     def takes(self, positions: pa.ChunkedArray, windows: pa.ChunkedArray) -> pa.ChunkedArray:
         """Which rows lie in the range."""
         later = pc.greater(positions, self.after + _AFTER_LSN if self.after else "")
         late = pc.and_(pc.greater_equal(positions, self.after), pc.greater(windows, self.known))
         inside = pc.and_(pc.less_equal(positions, self.until + _AFTER_LSN), pc.less_equal(windows, self.window))
-        return pc.and_(pc.or_(later, late), inside)
+        found = pc.and_(pc.or_(later, late), inside)
+        return pc.and_(found, pc.greater_equal(positions, self.first)) if self.first else found
 
     def may_hold(self, least: str | None, greatest: str | None) -> bool:
         """Whether a file or row group may hold rows of the range; bounds that are not known may hold any."""

@@ -65,6 +65,7 @@ class TableState:
         skipped: intervals that windows read without some operations (`skipped.operations`), oldest first; kept after a snapshot.
         reads_all: whether the snapshot of `snapshot_lsn` read the table and not a SELECT of `snapshot.select.statement.overrides`; None
             if that was not recorded.
+        snapshot_id: number of the snapshot of `snapshot_lsn`, which is less than those of all its READs; None if that was not recorded.
     """
 
     table: TableId
@@ -84,6 +85,7 @@ class TableState:
     ignored_gaps: tuple[Interval, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     reads_all: bool | None = None
+    snapshot_id: int | None = None
 
     @property
     def is_half_adopted(self) -> bool:

@@ -24,6 +24,8 @@ from cdc_assets.mirror.exact_keys import coarse_tables
 from cdc_assets.mirror.natural import EXACT, Conversion, Natural, is_cut, target_of
 from cdc_assets.mirror.shape import OWN, OWN_OF_HISTORY, Shape, ShapeColumn
 
+_MASK = "mask"
+"""Rule that gives a column one value, also where it is NULL."""
 _KEY = "_key_"
 """Prefix of columns that hold values of the key that rows do not show, or show masked."""
 
@@ -99,8 +101,9 @@ def describe(
     _check(topic, [column.name for column in columns])
     known = {column.name: column.column for column in [*found, *extra]}
     own = {column.name.removeprefix(_KEY): column.name for column in extra}
+    unsaid = _masked_gone(entries)
     identity = [own.get(name, name) for name in key] or _identity(
-        [column for column in found if column.name in names_now]
+        [column for column in found if column.name in names_now and column.name not in unsaid]
     )
     # the log names a row without a key by the very values that the server stores, not by others that compare equal
     parts = tuple(key_part(name, known[name]) if key else KeyPart(name) for name in identity)
@@ -213,6 +216,18 @@ def _natural_of_key(field: pa.Field, column: Column | None) -> Natural:
 def _is_shaped(field: pa.Field) -> bool:
     parameters = (field.metadata or {}).get(b"connect.parameters", b"")
     return b'"masked"' in parameters or b'"truncateLength"' in parameters
+
+
+def _masked_gone(entries: Sequence[HistoryEntry]) -> set[str]:
+    """Columns that an instance captures and their table has no longer, if events hold a mask for them: READs have none."""
+    known: dict[str, int] = {}
+    gone = set[tuple[str, int]]()
+    for entry in entries:
+        columns = {column.name: column.ordinal for column in entry.schema.columns}
+        gone |= {(name, known[name]) for name in entry.captured or () if name in known and name not in columns}
+        known |= columns
+    masked = {name for entry in entries for name, rule in entry.hidden or () if rule == _MASK}
+    return {name for name in masked if (name, known.get(name)) in gone}
 
 
 def _identity(found: Sequence[_Found]) -> list[str]:

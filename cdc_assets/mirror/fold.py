@@ -49,12 +49,14 @@ class Void:
         lsn: LSN of the reading, at which the others end.
         at: microseconds since 1970 at which it was read; None if unknown.
         proof: LSN from which on rows of the mirror show it; empty for `since`.
+        reads: position of the reading in a table without a key; empty for `lsn`.
     """
 
     since: str
     lsn: str
     at: int | None = None
     proof: str = ""
+    reads: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ class Jobs:
 
     def _fold_tasks(self, work: Work, attempt: str) -> list[FoldTask]:
         planned, topic = work.planned, work.table.topic
-        void = Void(planned.since, planned.until, proof=planned.proof) if planned.void else None
+        void = Void(planned.since, planned.until, proof=planned.proof, reads=planned.reads) if planned.void else None
         lacks = planned.void or not work.begin or work.table.target.lacks_rows(planned.since)
         # what is left of a topic with keys makes its rows from another LSN on, but no reading gives their values up to there
         right = (work.table.target.right_from or "") if work.table.description.shape.keyed else planned.begin

@@ -44,6 +44,8 @@ class PlannedStep:
         lost: LSN from which on, up to its end, changes were lost that it makes good; empty if none were.
         doubt: LSN from which on rows of the mirror were there after changes that were lost and that no reading has made good; empty if
             there are none.
+        reads: position from which on a reading names all rows of a table without a key: with `whole` what is before does not count, with
+            `void` it shows no row. Empty for none.
     """
 
     topic: str
@@ -62,6 +64,7 @@ class PlannedStep:
     spans: tuple[Span, ...] = ()
     lost: str = ""
     doubt: str = ""
+    reads: str = ""
 
     @property
     def unknown(self) -> tuple[Span, ...]:

@@ -59,7 +59,7 @@ def fold_multiset(shape: Shape, rows: pa.Table, events: pa.Table, void: Void | N
 
 def _end_unread(shape: Shape, rows: pa.Table, events: pa.Table, void: Void) -> tuple[pa.Table, pa.Table]:
     """End rows that no reading has named when the whole table was read again; others of some rows may have been at that LSN, too."""
-    is_read = pc.and_(pc.equal(events[OPERATION], "r"), pc.greater_equal(events[POSITION], void.lsn))
+    is_read = pc.and_(pc.equal(events[OPERATION], "r"), pc.greater_equal(events[POSITION], void.reads or void.lsn))
     reads = events.filter(is_read)
     stays = pc.is_in(shape.keys(rows), value_set=shape.keys(reads))
     gone = rows.filter(pc.invert(stays))

@@ -27,6 +27,9 @@ reading that tells all rows, or say that the mirror is right from an LSN of whic
 
 A mirror that is started late, or rebuilt, begins at the newest such loss, and with a step up to R: before that it would
 lack rows.
+
+*Tables without a key*: what else happened at R may name rows otherwise than the last reading, such as by a dropped column. It comes
+before the READs, so a mirror that begins there takes nothing before these (`reads`); else rows would be there twice.
 """
 
 import re
@@ -34,6 +37,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cdc_assets.core.lsn import LSN_WIDTH, Lsn
+from cdc_assets.envelope.reads import first_read
 from cdc_assets.errors import EventsDroppedError
 from cdc_assets.lake.events import EventFile, EventRange
 from cdc_assets.ledger.readings import Reading
@@ -62,6 +66,8 @@ class Target:
         altered: LSNs from which on rows are others without an event (`altered`); ascending.
         read_later: see `spans`; all that are known.
         reads_all: whether the last snapshot read all rows, and not those of `snapshot.select.statement.overrides`.
+        reads: position before which events say nothing of the rows that the last snapshot read, though they may have its LSN: changes, and
+            what was read before it. Empty if there was none.
     """
 
     position: str
@@ -74,6 +80,7 @@ class Target:
     altered: tuple[str, ...] = ()
     read_later: tuple[Span, ...] = ()
     reads_all: bool = True
+    reads: str = ""
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -130,9 +137,8 @@ def target_of(state: TableState, window: int, drops: Sequence[Lsn], readings: Se
     gaps = tuple((str(after), str(until)) for after, until in state.gaps)
     read = "" if state.snapshot_lsn is None else str(state.snapshot_lsn)
     spans = tuple((str(one.low), str(one.high or "")) for one in readings)
-    return Target(
-        str(position), read, window, tuple(starts), gaps, read_later=spans, reads_all=state.reads_all is not False
-    )
+    reads_all, reads = state.reads_all is not False, first_read(read, state.snapshot_id) if read else ""
+    return Target(str(position), read, window, tuple(starts), gaps, read_later=spans, reads_all=reads_all, reads=reads)
 
 
 def is_behind(known: MirrorState, state: TableState, readings: Sequence[Reading]) -> bool:
@@ -175,6 +181,7 @@ def next_step(
         spans=spans,
         proof=proof,
         doubt=proof_from(lost, (*known.spans, *spans)) if lost else "",
+        reads=target.reads if is_keyless(key) and (found.whole or found.void) else "",
     )
 
 
@@ -279,7 +286,7 @@ def is_overtaken(step: PlannedStep, target: Target) -> bool:
 
 def range_of(step: PlannedStep) -> EventRange:
     """The events that a step takes."""
-    return EventRange(step.after, step.until, step.known, step.window)
+    return EventRange(step.after, step.until, step.known, step.window, step.reads if step.whole else "")
 
 
 def _takes(file: EventFile, step: PlannedStep) -> bool:

@@ -1,7 +1,7 @@
 """Rows of topics that all databases of a capture write: each is published after the LSN of its own database (`after`).
 
-*Which database.* A schema change names it. Of a transaction the END names its tables, and the BEGIN nothing; both are in one window under
-one LSN, so the END is the next row. It may be in the next file: a BEGIN at the end of one waits for it.
+*Which database.* A schema change names it, and the position of a BEGIN or END. Of those that earlier versions wrote the END names its tables, and
+the BEGIN nothing; both are in one window under one LSN, so the END is the next row. It may be in the next file: a BEGIN at the end of one waits for it.
 
 *Rows of no known database* are published, as those of a database of which no LSN is given.
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.core.lsn import LSN_WIDTH
+from cdc_assets.core.lsn import LSN_WIDTH, POSITION_WIDTH
 from cdc_assets.publish.after import After, after_in
 
 DividedRows = Callable[[Iterator[pa.RecordBatch], After], Iterator[pa.RecordBatch]]
@@ -87,7 +87,9 @@ def _of_transactions(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     found = np.full(len(batch), -1)
     found[rows] = first
     names = pc.struct_field(pc.list_flatten(tables), "data_collection").cast(pa.string())
-    return names.take(pa.array(found, mask=found < 0)), _lsns(batch)
+    named = names.take(pa.array(found, mask=found < 0))
+    own = pc.utf8_slice_codeunits(batch.column("position"), POSITION_WIDTH + 1)
+    return pc.if_else(pc.equal(own, ""), named, own), _lsns(batch)
 
 
 def _lsns(batch: pa.RecordBatch) -> pa.Array:

@@ -34,6 +34,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.notification import Notification
 from cdc_assets.core.outages import warn_seldom
 from cdc_assets.core.ports import KeyRange
@@ -240,7 +241,7 @@ class Snapshotter:
         run = self._state.snapshots[database]
         failed = dict(run.failed)
         finished = [table for table in run.tables if table.table not in failed]
-        states = [state for table in finished for state in self._final(table)]
+        states = [state for table in finished for state in self._final(table, run.snapshot_id)]
         notifications = self._notices.ended(run, "ABORTED" if failed else "COMPLETED")
         self._ledger.manifest.finish_snapshot(self._ledger.clock.now(), database, states, [notifications])
         for table in finished:
@@ -253,7 +254,7 @@ class Snapshotter:
         troubled = tuple(TroubledTable(table, "failed", reason) for table, reason in failed.items())
         return SnapshotSummary(tuple(table.table for table in finished), troubled)
 
-    def _final(self, table: SnapshotTable) -> Iterator[TableState]:
+    def _final(self, table: SnapshotTable, number: int) -> Iterator[TableState]:
         known = self._state.tables.get(table.table)
         same = known if known is not None and known.object_id == table.object_id else None
         ranges = self._ranges(table, same)
@@ -261,11 +262,14 @@ class Snapshotter:
             if same is not None and same.ranges != ranges:
                 yield dataclasses.replace(same, ranges=ranges)
             return
-        former, former_reads_all = (None, None) if same is None else (same.snapshot_lsn, same.reads_all)
-        read = table.low if table.data else former
         # one that was interrupted may have read parts of it under other settings
         overridden = table.overridden or bool(self._settings.override_of(table.table))
-        reads_all = not overridden if table.data else former_reads_all
+        read: Lsn | None = table.low
+        reads_all: bool | None = not overridden
+        snapshot_id: int | None = number
+        if not table.data:
+            former = (None, None, None) if same is None else (same.snapshot_lsn, same.reads_all, same.snapshot_id)
+            read, reads_all, snapshot_id = former
         early = self._state.early.get(table.table)
         ignored = () if table.data or known is None else known.ignored_gaps
         # rows of a signal table are never read, so none of its gaps stays open for that
@@ -276,7 +280,13 @@ class Snapshotter:
             kept = same.tried_again() if same.resumes else same
             directory = self._losses.directory_of(table.table, same.directory)
             yield dataclasses.replace(
-                kept, ranges=ranges, snapshot_lsn=read, reads_all=reads_all, ignored_gaps=ignored, directory=directory
+                kept,
+                ranges=ranges,
+                snapshot_lsn=read,
+                reads_all=reads_all,
+                ignored_gaps=ignored,
+                directory=directory,
+                snapshot_id=snapshot_id,
             )
             return
         since = self._state.wanted_after(table.table, table.object_id)
@@ -299,6 +309,7 @@ class Snapshotter:
             directory=self._losses.directory_of(table.table, known.directory if known else ""),
             skipped=skipped_before(skipped, table.low),
             reads_all=reads_all,
+            snapshot_id=snapshot_id,
         )
 
     def _ranges(self, table: SnapshotTable, known: TableState | None) -> tuple[KeyRange, ...]:

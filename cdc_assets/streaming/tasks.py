@@ -235,7 +235,8 @@ def _run_with_transactions(task: SliceTask, topic: TransactionTopic) -> SliceRes
         transactions_out = stack.enter_context(_topic_writer(task, topic.directory, TOPIC_SCHEMA))
         streams = [stream(planned, writer) for planned, writer in zip(task.reads, writers, strict=True)]
         continues = task.ends.commit_lsn if task.ends else None
-        transactions_out.write(number(streams, topic.known, task.window_id, task.carried, continues))
+        numbered = number(streams, topic.known, task.window_id, task.carried, continues, database=task.database)
+        transactions_out.write(numbered)
     written = tuple(
         Written(planned.read.table, planned.directory, tuple(writer.files))
         for planned, writer in zip(task.reads, writers, strict=True)

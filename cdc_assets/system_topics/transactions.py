@@ -21,6 +21,9 @@ those of an uncut transaction.
 window in which its events were counted is left out, and the window is read again without it (`streaming.windows`). When it
 catches up, its transactions are published already (`known`): its events get no block.
 
+*Several databases* write into one topic, and may have commits with one LSN. So a position ends with the name of its database, by which their rows
+are told apart; those of earlier versions do not.
+
 *Repeating.* The numbers are a function of the slice's rows. A table that an earlier attempt committed is read and
 counted again, otherwise the numbers of the others would change; it is not written again.
 """
@@ -32,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.core.lsn import LSN_WIDTH, ZERO_LSN, Lsn
+from cdc_assets.core.lsn import LSN_WIDTH, POSITION_WIDTH, ZERO_LSN, Lsn
 from cdc_assets.envelope.amend import data_events, with_transactions
 from cdc_assets.envelope.blocks import assemble
 from cdc_assets.envelope.plan import HEADERS, POSITION, WINDOW
@@ -40,7 +43,6 @@ from cdc_assets.errors import CdcError, CredentialsError, LockTimeoutError
 from cdc_assets.kernels import Numbers
 from cdc_assets.typemap.connect import ConnectType, array, struct
 
-_POSITION_WIDTH = 56
 _TEXT, _LONG = ConnectType("string"), ConnectType("int64")
 
 _COLLECTION = struct(
@@ -87,7 +89,7 @@ class Stream:
     sink: Callable[[Sequence[pa.RecordBatch]], None]
     failed: Callable[[CdcError], None]
     waiting: pa.RecordBatch | None = None
-    positions: Numbers = field(default_factory=lambda: np.empty(0, f"S{_POSITION_WIDTH}"))
+    positions: Numbers = field(default_factory=lambda: np.empty(0, f"S{POSITION_WIDTH}"))
 
     def fill(self) -> bool:
         """Make the next batch available; False at the end or after a failure of this table alone."""
@@ -131,9 +133,9 @@ class Carried:
 
 def _positions(batch: pa.RecordBatch) -> Numbers:
     """Positions as fixed-width bytes; a tombstone has the position of its delete."""
-    texts = pc.utf8_slice_codeunits(batch.column("position"), 0, _POSITION_WIDTH)
-    first, end = texts.offset * _POSITION_WIDTH, (texts.offset + len(texts)) * _POSITION_WIDTH
-    return np.frombuffer(texts.buffers()[2], dtype=np.uint8)[first:end].view(f"S{_POSITION_WIDTH}")
+    texts = pc.utf8_slice_codeunits(batch.column("position"), 0, POSITION_WIDTH)
+    first, end = texts.offset * POSITION_WIDTH, (texts.offset + len(texts)) * POSITION_WIDTH
+    return np.frombuffer(texts.buffers()[2], dtype=np.uint8)[first:end].view(f"S{POSITION_WIDTH}")
 
 
 def number(
@@ -142,6 +144,8 @@ def number(
     window_id: int,
     carried: Carried | None = None,
     goes_on: Lsn | None = None,
+    *,
+    database: str,
 ) -> Iterator[pa.RecordBatch]:
     """Send every stream's events to its sink with transaction blocks; yield the BEGIN and END events.
 
@@ -150,12 +154,13 @@ def number(
         known: LSN up to which earlier windows wrote the transactions: a table that catches up gets no blocks there.
         carried: the transaction inside which the slice begins, if it has earlier events.
         goes_on: commit LSN of the transaction inside which the slice ends.
+        database: whose tables they are.
 
     Raises:
         RetryableError: the server is away or busy.
     """
     collections = sorted({stream.collection for stream in streams} | set(carried.counts if carried else ()))
-    counter = _Counter(collections, str(known).encode(), window_id, carried)
+    counter = _Counter(database, collections, str(known).encode(), window_id, carried)
     live = list(streams)
     while live := [stream for stream in live if stream.fill()]:
         frontier = min(stream.positions[-1] for stream in live)
@@ -168,8 +173,10 @@ def number(
 class _Counter:
     """Counts events by transaction and table; keeps the open transaction from one frontier to the next."""
 
-    def __init__(self, collections: Sequence[str], known: bytes, window_id: int, carried: Carried | None) -> None:
-        self._collections = list(collections)
+    def __init__(
+        self, database: str, collections: Sequence[str], known: bytes, window_id: int, carried: Carried | None
+    ) -> None:
+        self._database, self._collections = database, list(collections)
         self._known = known
         self._window_id = window_id
         self._id = b""
@@ -282,7 +289,7 @@ class _Counter:
             "data_collections": self._by_collection(counts, is_end),
             "ts_ms": pa.array(times[group]),
         }
-        suffix = pa.array(np.where(is_end, _AFTER_ALL, _BEFORE_ALL))
+        suffix = pa.array(np.where(is_end, f"{_AFTER_ALL}/{self._database}", f"{_BEFORE_ALL}/{self._database}"))
         size = len(chosen)
         columns = [
             pc.binary_join_element_wise(names, suffix, ""),

@@ -23,6 +23,7 @@ from mssql_standin.control import StandIn
 COLUMN = ("dbo.t.v",)
 EXCLUDED: dict[str, Any] = {"column_exclude": COLUMN}
 MASKED: dict[str, Any] = {"column_rules": (ColumnRule("mask", COLUMN, 3),)}
+HASHED: dict[str, Any] = {"column_rules": (ColumnRule("hash_v2", COLUMN, algorithm="SHA-256", salt="x"),)}
 KEYED = "id int NOT NULL PRIMARY KEY, v varchar(9), w int"
 
 
@@ -155,3 +156,34 @@ def test_a_hand_over_in_front_of_a_reading_that_is_ahead(server: StandIn, tmp_pa
     assert world.follow() is None
     assert len(world.rows()) == 4
     assert len(values(world, "shop")) == 2, "CREATE and ALTER, and what settings hide changes no structure"
+
+
+@pytest.mark.parametrize("rule", [{}, MASKED, HASHED], ids=["shown", "masked", "hashed"])
+@pytest.mark.parametrize("columns", ["id int, v varchar(9), w int", "id int, w int, v varchar(9)"])
+@pytest.mark.parametrize("before", ["nothing", "a change", "a reading that the mirror has not seen"])
+def test_a_dropped_column_of_a_table_without_a_key_that_is_read_at_an_lsn_of_other_events(
+    server: StandIn, tmp_path: Path, rule: dict[str, Any], before: str, columns: str
+) -> None:
+    """Changes and an earlier reading of that LSN name rows with the column, or its mask; the table has each row once."""
+    world = World(server, tmp_path / "lake", columns)
+    hide(world, **rule)
+    world.execute("INSERT INTO dbo.t (id, v, w) VALUES (1, 'a', 1), (2, 'b', 2)")
+    world.capture("snapshot")
+    world.mirror()
+    if before == "a reading that the mirror has not seen":
+        world.execute("INSERT INTO dbo.t (id, v, w) VALUES (3, 'c', 3)")
+        world.capture()
+        world.read_again()
+    world.execute("ALTER TABLE dbo.t DROP COLUMN v")
+    if before == "a change":
+        world.execute("INSERT INTO dbo.t VALUES (3, 3)")
+        world.capture()
+        assert world.follow() is None
+    world.read_again()
+    for number in (10, 20):
+        assert world.follow() is None
+        found = [{"id": row["id"], "w": row["w"]} for row in world.rows()]
+        assert ordered(found) == ordered(world.on_server("id, w"))
+        world.execute(f"UPDATE dbo.t SET w = w + {number} WHERE id = 2")
+        world.execute(f"INSERT INTO dbo.t VALUES ({number}, 1)")
+        world.capture()

@@ -49,8 +49,10 @@ def run(world: World, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, *th
             left.pop(0)()
         return 0
 
+    def ends() -> bool:
+        return not left
+
     monkeypatch.setattr(found, "turn", disturbed)
-    ends = lambda: not left  # noqa: E731
     follow.publish(found, feed, follow=True, pause_s=0.0, max_retries=-1, close=broker.close, ends=ends)
     return found
 
@@ -123,6 +125,9 @@ def test_one_that_is_the_newest_opens_again(world: World, monkeypatch: pytest.Mo
 def test_a_marker_that_is_gone_is_no_successor(world: World, monkeypatch: pytest.MonkeyPatch, error: CdcError) -> None:
     monkeypatch.setattr("cdc_assets.publish.publisher._RECORD_EVERY_S", 0.0)
     broker = MemoryBroker()
-    lose = lambda: setattr(broker, "marker", None)  # noqa: E731
+
+    def lose() -> None:
+        broker.marker = None
+
     with pytest.raises(PreflightError, match="there is no marker"):
         run(world, broker, monkeypatch, lose, raises(error), nothing)

@@ -65,7 +65,7 @@ def run(
     streams = [
         Stream(f"db.dbo.t{table}", split(rows(events, table), sizes), written[table].extend, fail) for table in range(3)
     ]
-    told = [row for batch in number(streams, known, 7) for row in batch.to_pylist()]
+    told = [row for batch in number(streams, known, 7, database="db") for row in batch.to_pylist()]
     return [[row for batch in batches for row in batch.to_pylist()] for batches in written], told
 
 
@@ -128,7 +128,7 @@ def test_trouble_of_one_table_stays_with_it() -> None:
         "db.dbo.t1", split(rows([(1, 2, 1, False), (3, 1, 1, False)], 1), [1]), written.extend, failures.append
     )
     bad = Stream("db.dbo.t0", broken(InvariantError("lone row 3")), lambda batches: None, failures.append)
-    told = [row for batch in number([good, bad], ZERO_LSN, 1) for row in batch.to_pylist()]
+    told = [row for batch in number([good, bad], ZERO_LSN, 1, database="db") for row in batch.to_pylist()]
     assert [str(failure) for failure in failures] == ["lone row 3"]
     assert sum(batch.num_rows for batch in written) == 2
     assert len(told) == 4
@@ -137,7 +137,7 @@ def test_trouble_of_one_table_stays_with_it() -> None:
 def test_what_may_be_repeated_is_raised() -> None:
     stream = Stream("db.dbo.t0", broken(ConnectionLostError("gone")), lambda batches: None, lambda error: None)
     with pytest.raises(ConnectionLostError):
-        list(number([stream], ZERO_LSN, 1))
+        list(number([stream], ZERO_LSN, 1, database="db"))
 
 
 def test_nothing_gives_nothing() -> None:
