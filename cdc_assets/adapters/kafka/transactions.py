@@ -224,7 +224,8 @@ class Transactions:
         except SystemError as error:
             if isinstance(error.__cause__, self._kafka.KafkaException):
                 raise error.__cause__ from None
-            raise
+            # a second callback has cleared the error; the producer can do no more, and says so when it is asked again
+            return getattr(self._producer, name)(seconds)
 
     def _delivered(self, error: Any, message: Any) -> None:
         """Note a record that has failed; the client calls this for no other."""

@@ -1,6 +1,7 @@
-"""A producer that is closed ends its threads, also while an error is on its way."""
+"""Producers end their threads when they are closed, also while an error is raised; and an error that their client has lost is found."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import confluent_kafka
 import pytest
@@ -25,3 +26,20 @@ def test_closing_ends_the_threads_though_the_error_is_kept() -> None:
     own.close()
     wait_until(lambda: threads() <= before, 5.0, lambda: f"{threads()} threads, and {before} before")
     assert kept.value is not None
+
+
+def test_an_error_that_the_client_loses_is_asked_for_again() -> None:
+    """Its flush returns nothing then, and Python has no error to raise."""
+    fenced = confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._FENCED))
+
+    class Losing:
+        def __init__(self, *_: object, **__: object) -> None:
+            self.answers: list[Exception] = [SystemError("flush returned NULL without setting an exception"), fenced]
+
+        def flush(self, _: float) -> int:
+            raise self.answers.pop(0)
+
+    library = SimpleNamespace(**vars(confluent_kafka) | {"Producer": Losing})
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        Transactions(library, {}, KafkaSettings("127.0.0.1:1")).flush(1.0)
+    assert raised.value is fenced
