@@ -139,7 +139,7 @@ def place_of(location: Location, directory: str) -> Place | None:
 def _folder(location: Location, directory: str) -> Iterator[int | None]:
     try:
         folder = os.open(location.path(f"{directory}/{_LOG}"), os.O_RDONLY | os.O_DIRECTORY)  # asks a file server anew
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         yield None
         return
     except OSError as error:
