@@ -117,7 +117,7 @@ def is_newest(location: Location, directory: str, version: int, place: Place | N
     """
     if not location.on_disk:
         return not has_commit(location, directory, version + 1) and has_commit(location, directory, version)
-    with _folder(location, directory) as folder:
+    with _folder(location, directory, FileNotFoundError) as folder:
         if folder is None or place not in (None, _place(folder)):
             return False
         return _is_in(folder, version) and not _is_in(folder, version + 1)
@@ -131,15 +131,15 @@ def place_of(location: Location, directory: str) -> Place | None:
     """
     if not location.on_disk:
         return None
-    with _folder(location, directory) as folder:
+    with _folder(location, directory, FileNotFoundError, NotADirectoryError) as folder:
         return None if folder is None else _place(folder)
 
 
 @contextmanager
-def _folder(location: Location, directory: str) -> Iterator[int | None]:
+def _folder(location: Location, directory: str, *gone: type[OSError]) -> Iterator[int | None]:
     try:
         folder = os.open(location.path(f"{directory}/{_LOG}"), os.O_RDONLY | os.O_DIRECTORY)  # asks a file server anew
-    except (FileNotFoundError, NotADirectoryError):
+    except gone:
         yield None
         return
     except OSError as error:
