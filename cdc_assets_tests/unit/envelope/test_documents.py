@@ -163,7 +163,11 @@ def test_begin_and_end_of_a_transaction() -> None:
         batches: Iterator[pa.RecordBatch] = iter([rows_of(table, EXAMPLES["begin"]["id"])[1]])
         return Stream(f"testDB.dbo.{table}", batches, lambda _: None, lambda _: None)
 
-    rows = [row for batch in number([stream("tablea"), stream("tableb")], ZERO_LSN, 1) for row in batch.to_pylist()]
+    rows = [
+        row
+        for batch in number([stream("tablea"), stream("tableb")], ZERO_LSN, 1, database="testDB")
+        for row in batch.to_pylist()
+    ]
     for row, name in zip(rows, ("begin", "end"), strict=True):
         wanted = json.loads(json.dumps(EXAMPLES[name]).replace("testDB.dbo.testDB.", "testDB.dbo."))
         assert row["value"] | {"ts_ms": wanted["ts_ms"]} == wanted

@@ -85,7 +85,7 @@ def test_transaction(name: str) -> None:
     payload = expected["value"]["payload"]
     at = at_ms(payload["ts_ms"]).replace(tzinfo=None).isoformat()
     streams = [in_transaction(table, payload["id"], at) for table in ("customers", "orders")]
-    found = pa.Table.from_batches(number(streams, ZERO_LSN, 1))
+    found = pa.Table.from_batches(number(streams, ZERO_LSN, 1, database="testDB"))
     begin, end = sent(transaction_topic(SETTINGS), found)
     same(begin if payload["status"] == "BEGIN" else end, expected)
 

@@ -1,5 +1,6 @@
 """Events about a leaf that are too many for a task: folded range after range, with the same result, in little memory."""
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -130,6 +131,7 @@ def test_a_task_holds_few_of_many_large_events(tmp_path: Path, what: str) -> Non
     )
     world = LeafWorld(tmp_path, KEYED)
     pool, former = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))  # arrays of it may stay in caches, to the end of the process
     pa.set_memory_pool(pool)
     try:
         with holding(1_000_000):
