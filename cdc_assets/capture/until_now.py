@@ -47,9 +47,10 @@ class UntilNow:
         return all(held)
 
     def targets(self) -> dict[TableId, Lsn]:
-        """LSN up to which each table must be complete, where that is known."""
+        """LSN up to which each table must be complete, where that is known; what the settings leave out need not be."""
         known = {database: moment.target for database, moment in self._moments.items()}
-        found = ((table, known.get(table.database)) for table in self._ledger.state.tables)
+        taken = (table for table, entry in self._ledger.state.tables.items() if entry.status != "excluded")
+        found = ((table, known.get(table.database)) for table in taken)
         return {table: target for table, target in found if target is not None}
 
     def missing(self, waiting: Sequence[TableId] = ()) -> list[str]:

@@ -152,6 +152,15 @@ def test_a_mirror_that_cannot_be_made_is_told_also_if_another_process_keeps_the_
     assert f"the mirror shop.{DATABASE}.dbo.coarse" in done.output.replace("\n", " ")
 
 
+def test_the_mirror_of_a_table_that_the_settings_leave_out_is_not_waited_for(world: World) -> None:
+    world.make("lines")
+    assert world.capture("--until-now", mirror__enabled="true").exit_code == 0
+    world.insert(1)
+    done = world.capture("--until-now", mirror__enabled="true", table__include__list="dbo[.]orders")
+    assert done.exit_code == 0, done.output
+    assert world.mirrored() == {0, 1}
+
+
 def test_a_server_that_breaks_off_is_waited_for_and_not_longer_than_the_time(world: World) -> None:
     world.capture("--until-now")
     world.insert(1)
