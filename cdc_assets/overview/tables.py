@@ -131,9 +131,10 @@ def verdict(state: TableState, losses: Sequence[Loss], facts: DatabaseFacts | No
 
 def _with_steps_left(state: TableState, facts: DatabaseFacts | None) -> str:
     """The recorded reason, without a step that was done since."""
-    if facts is None or not facts.instances.get(state.table) or not state.reason.endswith(ENABLE_AGAIN):
+    ended, asked, _ = state.reason.partition(ENABLE_AGAIN)
+    if facts is None or not facts.instances.get(state.table) or not asked:
         return state.reason
-    return f"{state.reason.removesuffix(ENABLE_AGAIN)}It is enabled again. Next: materialize its snapshot asset."
+    return f"{ended}It is enabled again. Next: materialize its snapshot asset."
 
 
 def _lost_in_lake(state: TableState, losses: Sequence[Loss]) -> Verdict:

@@ -23,8 +23,8 @@ from cdc_assets.ledger.table_state import TableState
 from cdc_assets.shared.instances import Gap, newest
 from cdc_assets.shared.losses import SNAPSHOT_AGAIN
 
-ENABLE_AGAIN = "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset."
-"""The next steps for a table without a capture instance, as the manifest keeps them."""
+ENABLE_AGAIN = "Next: enable it again with sys.sp_cdc_enable_table and materialize its snapshot asset"
+"""How the next steps for a table without a capture instance begin, also in records of earlier releases, which end here."""
 
 Instances = Mapping[TableId, Sequence[CaptureInstance]]
 
@@ -76,16 +76,21 @@ def identity_problem(state: TableState, current: Sequence[CaptureInstance], inst
         if renamed:
             return (
                 f"{state.table} was renamed or moved to {renamed}; its changes end at {state.position}. "
-                f"Next: capture {renamed} and materialize its snapshot asset."
+                f"Next: capture {renamed}, then {_forget(state.table)}."
             )
         ended = f"{state.table} was dropped or has no capture instance any more; its changes end at {state.position}."
-        return f"{ended} {ENABLE_AGAIN}"
+        return f"{ended} {ENABLE_AGAIN}; if it is gone for good, {_forget(state.table)}."
     if last.source_object_id != state.object_id:
         return (
             f"{state.table} was dropped and created again (object {state.object_id}, now {last.source_object_id}); "
             f"its old changes end at {state.position}. Next: materialize its snapshot asset."
         )
     return ""
+
+
+def _forget(table: TableId) -> str:
+    """The step that ends the trouble with a table that never comes back, which excluding it does not."""
+    return f"cdc-assets reset {table} --yes"
 
 
 def hidden_reason(state: TableState) -> str:
