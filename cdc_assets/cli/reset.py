@@ -87,7 +87,10 @@ def _tables(found: Reset, settings: CaptureConfig, names: list[str], yes: bool, 
     for state in states:
         position = state.position or "no position"
         if reads:
-            text = "its events stay in the topic, and the next run reads all its rows again as READ events after them"
+            text = (
+                "its events stay in the topic, and the next run reads all its rows again as READ events after them, "
+                "unless the table is gone"
+            )
         else:
             text = (
                 f"snapshot.mode={settings.snapshot.mode} reads no rows: changes between that and the next run are lost"
