@@ -79,7 +79,7 @@ class _Version:
         columns: dict[str, pa.Array] = {
             "path": pa.array([row["path"] for row in rows], pa.string()),
             "size_bytes": pa.array([row["size"] for row in rows], pa.int64()),
-            "modification_time": pa.array([row["modificationTime"] for row in rows], pa.timestamp("ms")),
+            "modification_time": pa.array([row["modificationTime"] for row in rows], pa.int64()),
             "num_records": pa.array([one.get("numRecords") for one in told], pa.int64()),
         }
         for name, key in (("null_count", "nullCount"), ("min", "minValues"), ("max", "maxValues")):

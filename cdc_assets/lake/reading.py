@@ -44,10 +44,17 @@ def has_column(parquet: pq.ParquetFile, name: str) -> bool:
 
 def extent(parquet: pq.ParquetFile, group: int, name: str) -> tuple[Any, Any] | None:
     """The least and the greatest value of a column in a row group; None if the footer does not tell."""
+    found = _statistics(parquet, group, name)
+    return None if found is None or not found.has_min_max else (found.min, found.max)
+
+
+def nulls(parquet: pq.ParquetFile, group: int, name: str) -> int | None:
+    """How many values of a column are null in a row group; None if the footer does not tell."""
+    found = _statistics(parquet, group, name)
+    return None if found is None or not found.has_null_count else int(found.null_count)
+
+
+def _statistics(parquet: pq.ParquetFile, group: int, name: str) -> pq.Statistics | None:
     about = parquet.metadata.row_group(group)
-    for at in range(about.num_columns):
-        column = about.column(at)
-        if column.path_in_schema == name:
-            found = column.statistics
-            return None if found is None or not found.has_min_max else (found.min, found.max)
-    return None
+    columns = (about.column(at) for at in range(about.num_columns))
+    return next((column.statistics for column in columns if column.path_in_schema == name), None)

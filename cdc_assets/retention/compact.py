@@ -33,6 +33,7 @@ from cdc_assets.lake.events import EventFile, TopicReader
 from cdc_assets.lake.folder import Folder
 from cdc_assets.lake.retained import Retained, announce
 from cdc_assets.lake.topics import TopicTables
+from cdc_assets.retention.files import TopicFile
 from cdc_assets.retention.limits import Limit
 from cdc_assets.retention.plan import CompactionPlan, CompactionPlanner
 from cdc_assets.retention.step import TableRemoval, TopicRemoval
@@ -64,17 +65,20 @@ class Compaction:
     def __init__(self, tables: TopicTables, planner: CompactionPlanner, runner: TaskRunner) -> None:
         self._tables, self._planner, self._runner = tables, planner, runner
 
-    def write(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> TopicRemoval | None:
+    def write(
+        self, table: TableId, topic: str, files: Sequence[TopicFile], limit: Limit, oldest_ms: int
+    ) -> TopicRemoval | None:
         """Write what stays of a topic; None if it is not compacted now, or nothing goes.
 
         Args:
+            files: of the topic.
             oldest_ms: events of commits before it are old, in milliseconds since the epoch.
 
         Raises:
             LakeConflictError: another writer has announced something about the topic since.
             LakeError: the lake cannot be read or written.
         """
-        plan = self._planner.plan(table, topic, limit, oldest_ms)
+        plan = self._planner.plan(table, topic, files, limit, oldest_ms)
         if plan is None:
             return None
         staging = f"{topic}.__compacting"

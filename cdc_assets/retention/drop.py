@@ -3,7 +3,8 @@
 *What is dropped* by age only. Files in the order of their newest event, as long as their newest commit is older than
 `lake.topic.retention.hours`, readers have them (`limits`), and no earlier file has to stay. So what remains is a suffix:
 the topic holds every event after the newest LSN that was dropped, and perhaps some before it, in files that straddle it.
-The newest file of each table stays, because its bounds show how far the table is.
+The newest file of each table stays, because its bounds show how far the table is; and so does a file in which somebody else's rows are, which
+have no position.
 
 *How it goes*, what a crash does, and two writers: `step`, a topic at a time. A topic for which it does not work this time, whatever the
 reason is, waits for the next pass, and the others continue. Each pass also removes from disk what earlier ones have dropped, for a topic that gets no new
@@ -11,6 +12,7 @@ events is not tidied otherwise.
 """
 
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from cdc_assets.config.settings import CaptureConfig
@@ -34,7 +36,7 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.publish.offset import Published
 from cdc_assets.publish.recorded import RecordedOffset, kept_for_former_lake
 from cdc_assets.retention.compact import Compaction
-from cdc_assets.retention.files import latest, listed, newest_in
+from cdc_assets.retention.files import TopicFile, latest, listed, newest_in
 from cdc_assets.retention.limits import Limit, Readers
 from cdc_assets.retention.plan import CompactionPlanner
 from cdc_assets.retention.ports import Mirrors
@@ -100,7 +102,11 @@ class Retention:
             check()
             try:
                 limit = readers.limit(self._manifest.state, table, topic)
-                removal = self._removal(table, topic, limit, self._oldest_ms(now))
+                if not limit.below:
+                    log.debug("Nothing is dropped from %s: %s.", topic, limit.reason)
+                    continue
+                files = listed(self._tables, topic)
+                removal = self._removal(table, topic, files, limit, self._oldest_ms(now))
                 if removal is not None:
                     self._remover.carry_out(removal)
             except LakeConflictError as error:
@@ -145,20 +151,15 @@ class Retention:
         """Up to where readers have a topic at this moment."""
         return self._readers().limit(self._manifest.state, table, topic)
 
-    def _dropped(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> TopicRemoval | None:
+    def _dropped(
+        self, table: TableId, topic: str, files: Sequence[TopicFile], limit: Limit, oldest_ms: int
+    ) -> TopicRemoval | None:
         """What may be dropped from a topic; None if it is nothing."""
-        if not limit.below:
-            log.debug("Nothing is dropped from %s: %s.", topic, limit.reason)
-            return None
-        parts = [listed(self._tables, directory) for directory in self._tables.generations(topic)]
-        files = [file for part in parts for file in part or ()]
-        if None in parts or not files:
-            return None
         former = retained(self._tables, topic)
-        newest, found = latest(files), former
+        newest, found = latest(self._tables.location, files), former
         tables: dict[str, TableRemoval] = {}
         for file in sorted(files, key=lambda file: (file.until, file.directory, file.path)):
-            if (file.directory, file.path) in newest:
+            if file.unplaced or (file.directory, file.path) in newest:
                 continue
             about = newest_in(self._tables.location, file) if limit.allows(file.until) else None
             if about is None or about.committed_ms >= oldest_ms:

@@ -2,21 +2,25 @@
 
 Bounds are in Delta's log. Windows and times are in the footers of the files, as statistics of row groups; so of a topic
 only the files are opened that are going to be dropped, and the first that stays.
+
+*Files of other programs* are opened where their log tells less: of rows without a position, which are no events, or of a bound only
+its beginning, as Spark does, where that has to be compared as a whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cdc_assets.core.lsn import LSN_WIDTH
+from cdc_assets.core.lsn import LSN_WIDTH, POSITION_WIDTH
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.reading import extent, has_column, opened
+from cdc_assets.lake.reading import extent, has_column, nulls, opened
 from cdc_assets.lake.topics import TopicTables
 
-_WINDOW, _COMMITTED = "window_id", "value.source.ts_ms"
+_POSITION, _WINDOW, _COMMITTED = "position", "window_id", "value.source.ts_ms"
+_BATCH_ROWS = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +30,23 @@ class TopicFile:
     Args:
         directory: of its generation.
         written_ms: when it was written, in milliseconds since the epoch.
-        until: commit LSN of its newest event.
+        greatest: position of its newest event, or the beginning of it; empty if it holds none.
         least: commit LSN of its oldest event.
+        unplaced: number of rows without a position, as users append them.
     """
 
     directory: str
     path: str
     rows: int
     written_ms: int
-    until: str
+    greatest: str
     least: str = ""
+    unplaced: int = 0
+
+    @property
+    def until(self) -> str:
+        """Commit LSN of its newest event."""
+        return self.greatest[:LSN_WIDTH]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +62,46 @@ class Newest:
     committed_ms: int
 
 
-def listed(tables: TopicTables, directory: str) -> list[TopicFile] | None:
-    """Files of one table; None if the bounds of one are not in the log, as another program may write them.
+def listed(tables: TopicTables, topic: str) -> list[TopicFile]:
+    """Files of all tables of a topic.
 
     Raises:
-        LakeError: it cannot be read.
+        LakeError: one cannot be read.
     """
-    handle = tables.open(directory)
-    rows = [] if handle is None else pa.table(handle.get_add_actions(flatten=True)).to_pylist()
-    if any(not row.get("max.position") or row["num_records"] is None for row in rows):
-        return None
-    return [
-        TopicFile(
-            directory,
-            row["path"],
-            row["num_records"],
-            row["modification_time"],
-            row["max.position"][:LSN_WIDTH],
-            (row.get("min.position") or "")[:LSN_WIDTH],
-        )
-        for row in rows
-    ]
+    found: list[TopicFile] = []
+    for directory in tables.generations(topic):
+        handle = tables.open(directory)
+        rows = [] if handle is None else pa.table(handle.get_add_actions(flatten=True)).to_pylist()
+        for row in rows:
+            greatest, least, rows_of = row.get("max.position") or "", row.get("min.position") or "", row["num_records"]
+            unplaced = row.get("null_count.position")
+            if None in (rows_of, unplaced) or not least or not greatest:
+                rows_of, least, greatest, unplaced = _bounds(tables.location, directory, row["path"])
+            written_ms = row["modification_time"]
+            found.append(TopicFile(directory, row["path"], rows_of, written_ms, greatest, least[:LSN_WIDTH], unplaced))
+    return found
+
+
+def _bounds(location: Location, directory: str, path: str) -> tuple[int, str, str, int]:
+    """Number of rows of a file, least and greatest position, and number of rows without one."""
+    with opened(location, directory, path) as parquet:
+        parts = list(_parts(parquet)) if has_column(parquet, _POSITION) else [("", "", parquet.metadata.num_rows)]
+        least = min((least for least, _, _ in parts if least), default="")
+        greatest = max(greatest for _, greatest, _ in parts) if parts else ""
+        return parquet.metadata.num_rows, least, greatest, sum(unplaced for _, _, unplaced in parts)
+
+
+def _parts(parquet: pq.ParquetFile) -> Iterator[tuple[str, str, int]]:
+    """Least and greatest position of each part of a file, and number of rows without one."""
+    for group in range(parquet.num_row_groups):
+        known, unplaced = extent(parquet, group, _POSITION), nulls(parquet, group, _POSITION)
+        if known is not None and unplaced is not None and len(known[1]) >= POSITION_WIDTH:
+            yield *known, unplaced
+            continue
+        for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[_POSITION], use_threads=False):
+            positions = batch.column(0).cast(pa.string())
+            found = pc.min_max(positions).as_py()
+            yield found["min"] or "", found["max"] or "", positions.null_count
 
 
 def newest_in(location: Location, file: TopicFile) -> Newest:
@@ -105,11 +135,21 @@ def _read(parquet: pq.ParquetFile, group: int, name: str) -> int | None:
     return value
 
 
-def latest(files: Sequence[TopicFile]) -> set[tuple[str, str]]:
-    """The newest file of each table, as directory and path."""
-    newest: dict[str, TopicFile] = {}
+def latest(location: Location, files: Sequence[TopicFile]) -> frozenset[tuple[str, str]]:
+    """The file with the newest event of each table, as directory and path.
+
+    By the whole position, since a large transaction is in several files: what is newest of another one, a later event may have removed.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    ends: dict[str, str] = {}
     for file in files:
-        known = newest.get(file.directory)
-        if known is None or (known.until, known.path) < (file.until, file.path):
-            newest[file.directory] = file
-    return {(file.directory, file.path) for file in newest.values()}
+        ends[file.directory] = max(ends.get(file.directory, ""), file.until)
+    newest: dict[str, tuple[str, str]] = {}
+    for directory, end in ends.items():
+        last = [file for file in files if file.directory == directory and file.until == end]
+        is_whole = len(last) == 1 or all(len(file.greatest) >= POSITION_WIDTH for file in last)
+        found = {file.path: file.greatest if is_whole else _bounds(location, directory, file.path)[2] for file in last}
+        newest[directory] = max((greatest, path) for path, greatest in found.items())
+    return frozenset((directory, path) for directory, (_, path) in newest.items())

@@ -19,7 +19,7 @@ from cdc_assets.lake.events import EventRange, TopicDescription
 from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
-from cdc_assets.retention.files import TopicFile, listed, newest_in
+from cdc_assets.retention.files import TopicFile, latest, newest_in
 from cdc_assets.retention.limits import Limit
 from cdc_assets.retention.ports import Mirrors
 
@@ -34,7 +34,7 @@ class CompactionPlan:
 
     Args:
         files: that may hold events which go.
-        newest: files that may hold the newest event of their table, as directory and path.
+        newest: files with the newest event of their table, as directory and path.
         until: commit LSN up to which events may go.
         after: commit LSN up to which all of them go.
         whole: whether what stays makes the table's rows.
@@ -75,21 +75,20 @@ class CompactionPlanner:
     def __init__(self, tables: TopicTables, manifest: Manifest, mirrors: Mirrors) -> None:
         self._tables, self._manifest, self._mirrors = tables, manifest, mirrors
 
-    def plan(self, table: TableId, topic: str, limit: Limit, oldest_ms: int) -> CompactionPlan | None:
+    def plan(
+        self, table: TableId, topic: str, listed: Sequence[TopicFile], limit: Limit, oldest_ms: int
+    ) -> CompactionPlan | None:
         """What is to be compacted of a topic now; None for nothing.
 
         Args:
+            listed: the topic's files.
             oldest_ms: events of commits before it are old, in milliseconds since the epoch.
 
         Raises:
             LakeError: the lake cannot be read.
         """
         directories = self._tables.generations(topic)
-        parts = [listed(self._tables, directory) for directory in directories]
-        files = [file for part in parts for file in part or ()]
-        if not limit.below or None in parts:
-            log.debug("%s is not compacted: %s.", topic, limit.reason)
-            return None
+        files = [file for file in listed if file.greatest]
         former = retained(self._tables, topic)
         until = self._until(files, former, limit, oldest_ms)
         if not until or until < max(former.after, former.compacted):
@@ -117,9 +116,9 @@ class CompactionPlanner:
         read_again = read is not None and former.after < str(read) <= until
         begin = str(read) if altered else limit.since
         after = max(_before(begin), "" if known or not read_again else former.after)
-        newest = frozenset((file.directory, file.path) for file in files if file.until == _end(files, file.directory))
         window = _NEVER if limit.window is None else limit.window
-        return CompactionPlan(topic, about, former, chosen, newest, until, after, window, known or read_again, unread)
+        newest, whole = latest(self._tables.location, files), known or read_again
+        return CompactionPlan(topic, about, former, chosen, newest, until, after, window, whole, unread)
 
     def _until(self, files: Sequence[TopicFile], former: Retained, limit: Limit, oldest_ms: int) -> str:
         """Commit LSN up to which events may go; empty for none."""
@@ -149,11 +148,6 @@ class CompactionPlanner:
             for one in about.generations
         ]
         return TopicDescription(shape, tuple(generations), about.coarse, about.altered)
-
-
-def _end(files: Sequence[TopicFile], directory: str) -> str:
-    """Commit LSN of a table's newest event."""
-    return max(file.until for file in files if file.directory == directory)
 
 
 def _before(lsn: str) -> str:

@@ -73,6 +73,26 @@ def test_each_key_keeps_its_last_event_and_the_mirror_can_be_made_anew(world: Wo
     world.check()
 
 
+@pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_a_row_that_its_last_transaction_deletes_does_not_come_back_from_another_of_its_files(
+    world: World, place: int
+) -> None:
+    """Only the newest event of all stays for the sake of its position, and not that of each file in which the transaction ends."""
+    first, other = world.tables
+    kept = min(world.server.rows[first])
+    world.server.commit((first, "insert", 900, "gone"), (first, "delete", 900, ""), (first, "update", kept, "last"))
+    world.server.commit((other, "insert", 901, "later"))
+    world.turn([1])
+    world.cut(place)
+    world.later(2 * HOURS)
+    world.stream()
+    assert world.holds(first).rows == max(world.ever[first])[:22], "the transaction is compacted"
+    rebuilt(world)
+    world.later(2 * HOURS)
+    world.stream()
+    rebuilt(world)
+
+
 @pytest.mark.long
 def test_it_is_compacted_again_when_as_much_is_new(world: World) -> None:
     world.stream()
@@ -286,9 +306,7 @@ def test_events_that_another_key_tells_go_once_the_table_was_read_again_and_that
     world.turn([0, 1])
     world.later(2 * HOURS)
     world.stream()
-    assert all(len(rows_of(tables, topic)) <= 2 for topic in topics), (
-        "of each file that ends with the newest event, the newest"
-    )
+    assert all(len(rows_of(tables, topic)) == 1 for topic in topics), "the newest event"
     rebuilt(world)
     world.turn([2, 3, 2, 3])
     world.check()

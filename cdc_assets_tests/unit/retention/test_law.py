@@ -18,7 +18,11 @@ EXAMPLES = int(os.environ.get("CDC_LAW_EXAMPLES", "3"))
 CUT = st.one_of(st.none(), st.integers(1, 14))
 STREAM, MIRROR = st.tuples(st.just("stream"), CUT), st.tuples(st.just("mirror"), CUT)
 LATER = st.tuples(st.just("later"), st.integers(1, 2 * HOURS))
-OTHERS = st.one_of(st.tuples(st.just("compact"), st.none()), st.tuples(st.just("rebuild"), CUT))
+OTHERS = st.one_of(
+    st.tuples(st.just("compact"), st.none()),
+    st.tuples(st.just("rebuild"), CUT),
+    st.tuples(st.just("cut"), st.integers(0, 5)),
+)
 
 
 @pytest.mark.law

@@ -8,13 +8,19 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import MirrorSettings
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import CdcError
+from cdc_assets.lake.files import DataFile, TopicWriter
+from cdc_assets.lake.replacing import Replacement
 from cdc_assets.lake.retained import Retained, retained
+from cdc_assets.lake.rewriting import rewrite_files
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.readers import MirrorReader
@@ -23,7 +29,7 @@ from cdc_assets.publish.publisher import Publisher
 from cdc_assets.publish.render import Renderer
 from cdc_assets.publish.start import Beginning
 from cdc_assets_tests.crashes import PowerCutError, cut_after
-from cdc_assets_tests.unit.lake.writing import join_all
+from cdc_assets_tests.unit.lake.writing import join_all, nobody_else
 from cdc_assets_tests.unit.publish.memory import MemoryBroker
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.histories import World as Capturing
@@ -90,6 +96,22 @@ class World(Capturing):
         tables = TopicTables.of(self.config)
         for table in self.tables:
             join_all(tables, self.topic(table))
+
+    def cut(self, pick: int) -> None:
+        """Cut each file in two behind one of its rows, as tasks cut large transactions."""
+        tables, now = TopicTables.of(self.config), int(self.server.now.timestamp() * 1000)
+        for directory in (name for table in self.tables for name in tables.generations(self.topic(table))):
+            handle = tables.open(directory)
+            assert handle is not None
+            paths, made = pa.table(handle.get_add_actions())["path"].to_pylist(), list[DataFile]()
+            for number, path in enumerate(paths):
+                rows = pq.read_table(path, filesystem=tables.location.existing(directory)).combine_chunks()
+                place = 1 + pick % max(1, rows.num_rows - 1)
+                for part in (rows.slice(0, place), rows.slice(place)):
+                    with TopicWriter(tables.location, directory, rows.schema, -1, f"cut-{number}-") as writer:
+                        writer.write(part.to_batches())
+                    made += [replace(file, written_ms=now) for file in writer.files]
+            rewrite_files(tables, directory, Replacement(paths, made), nobody_else)
 
     def turn(self, picks: Sequence[int]) -> None:
         """A transaction, captured and mirrored."""
