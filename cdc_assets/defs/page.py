@@ -41,6 +41,8 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
     if report.findings:
         steps = (f"1. {escaped(str(trouble))}" for trouble in report.findings)
         facts["what_to_do"] = dg.MetadataValue.md("\n".join(steps))
+    if report.advice:
+        facts["advice"] = dg.MetadataValue.md("\n".join(f"* {escaped(text)}" for text in report.advice))
     if report.health in HEALTH_PAGES:
         facts["runbook"] = dg.MetadataValue.text(runbook_url(HEALTH_PAGES[report.health]))
     if report.queue:

@@ -83,7 +83,8 @@ def after(state: CaptureState, row: Row) -> CaptureState:
         case "retained":
             found = decode(dict[str, Retained], detail["retained"])
             looked = datetime.fromisoformat(detail["looked"])
-            return dataclasses.replace(state, retained={**state.retained, **found}, looked=looked)
+            kept = {topic: why for topic, why in {**state.kept, **detail.get("kept", {})}.items() if why}
+            return dataclasses.replace(state, retained={**state.retained, **found}, looked=looked, kept=kept)
         case "audit":
             return state.with_early(_decode_early(detail.get("early", ())))
         case "adopted":
@@ -243,6 +244,7 @@ def encode_state(state: CaptureState) -> dict[str, Any]:
         "marks": encode(dict(state.marks)),
         "retained": encode(dict(state.retained)),
         "looked": encode(state.looked),
+        "kept": dict(state.kept),
         "ran_on": encode(dict(state.ran_on)),
     }
 
@@ -271,6 +273,7 @@ def decode_state(data: Mapping[str, Any]) -> CaptureState:
         marks=decode(dict[str, Mark], data["marks"]),
         retained=decode(dict[str, Retained], data["retained"]),
         looked=decode(datetime, data["looked"]) if data["looked"] else None,
+        kept=dict(data.get("kept", {})),
         transactions=decode(dict[str, Lsn], data["transactions"]),
         unpublished=_waiting(decode(dict[str, Unpublished], data["unpublished"])),
         early=_decode_early(data["early"]),

@@ -315,6 +315,15 @@ class Manifest(ManifestRows):
         detail = {"retained": encode(dict(retained)), "marks": encode(dict(marks)), "looked": now.isoformat()}
         self._record(now, "retained", detail, "retention-recorded" if retained else "")
 
+    def record_kept(self, now: datetime, topic: str, why: str) -> None:
+        """Record why old events of a topic stay for good, if that is another reason than before; empty if they do not.
+
+        Raises:
+            FencedError: another writer has taken over.
+        """
+        if self.state.kept.get(topic, "") != why:
+            self._record(now, "retained", {"retained": {}, "looked": now.isoformat(), "kept": {topic: why}})
+
     def record_sent(self, now: datetime) -> None:
         """Record that all pending notifications were sent, before a quiet period."""
         if self.state.notifications:

@@ -175,6 +175,8 @@ class CaptureState:
     """What topics still hold, of those that have dropped events; by topic."""
     looked: datetime | None = None
     """When topics were last looked through for events that may be dropped."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Why old events stay for good that could be dropped, as that look has found, by topic."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """Expected content of the lake's tables, by directory; tables without commits may have none."""
     notifications: tuple[Notification, ...] = ()

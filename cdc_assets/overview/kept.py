@@ -12,6 +12,8 @@ def kept_events(overview: CaptureOverview) -> Iterator[str]:
     """What retention of topics waits for that does not come by itself."""
     if not overview.config.lake.topic_hours:
         return
+    topics = {table.topic for table in overview.tables}
+    yield from (why for topic, why in sorted(overview.state.kept.items()) if topic in topics)
     feed = Feed(overview.config, overview.lake)
     try:
         reason = kept_for_former_lake(feed.recorded().read(), feed.lake())

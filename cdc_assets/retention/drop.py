@@ -28,6 +28,7 @@ from cdc_assets.errors import (
     LakeConflictError,
     LakeError,
     RetryableError,
+    describe_error,
 )
 from cdc_assets.lake.retained import Retained, retained
 from cdc_assets.lake.topics import TopicTables
@@ -36,7 +37,7 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.publish.offset import Published
 from cdc_assets.publish.recorded import RecordedOffset, kept_for_former_lake
 from cdc_assets.retention.compact import Compaction
-from cdc_assets.retention.files import TopicFile, latest, listed, newest_in
+from cdc_assets.retention.files import TopicFile, latest, left_alone, listed, newest_in
 from cdc_assets.retention.limits import Limit, Readers
 from cdc_assets.retention.plan import CompactionPlanner
 from cdc_assets.retention.ports import Mirrors
@@ -100,22 +101,7 @@ class Retention:
         self._manifest.record_retained(now, {}, {})
         for topic, table in self._in_turn():
             check()
-            try:
-                limit = readers.limit(self._manifest.state, table, topic)
-                if not limit.below:
-                    log.debug("Nothing is dropped from %s: %s.", topic, limit.reason)
-                    continue
-                files = listed(self._tables, topic)
-                removal = self._removal(table, topic, files, limit, self._oldest_ms(now))
-                if removal is not None:
-                    self._remover.carry_out(removal)
-            except LakeConflictError as error:
-                log.warning("Old events of %s stay for now: %s", topic, error)
-            except (FencedError, EngineError, RetryableError):
-                raise
-            except Exception as error:
-                is_known = isinstance(error, CdcError)
-                log.warning("Old events of %s stay for now: %s", topic, error, exc_info=not is_known)
+            self._manifest.record_kept(now, topic, self._dropped_from(topic, table, readers, self._oldest_ms(now)))
         upkeep = Upkeep(self._tables, self._config.lake)
         for topic in sorted(self._manifest.state.retained):
             check()
@@ -124,6 +110,28 @@ class Retention:
                     upkeep.try_vacuum(directory)
             except LakeError as error:
                 log.warning("Files of %s that were dropped stay for now: %s", topic, error)
+
+    def _dropped_from(self, topic: str, table: TableId, readers: Readers, oldest_ms: int) -> str:
+        """Drop what may be dropped of a topic; says why old events stay, if that does not end by itself."""
+        try:
+            limit = readers.limit(self._manifest.state, table, topic)
+            if not limit.below:
+                log.debug("Nothing is dropped from %s: %s.", topic, limit.reason)
+                return ""
+            files = listed(self._tables, topic)
+            removal = self._removal(table, topic, files, limit, oldest_ms)
+            if removal is not None:
+                self._remover.carry_out(removal)
+        except LakeConflictError as error:
+            log.warning("Old events of %s stay for now: %s", topic, error)
+            return ""
+        except (FencedError, EngineError, RetryableError):
+            raise
+        except Exception as error:
+            is_known = isinstance(error, CdcError)
+            log.warning("Old events of %s stay for now: %s", topic, error, exc_info=not is_known)
+            return f"Old events stay in {topic}: {describe_error(error)}"
+        return left_alone(topic, files) if self._config.lake.topic_policy == "delete" else ""
 
     def _in_turn(self) -> list[tuple[str, TableId]]:
         """Topics and their tables, those first of which the oldest windows are left: a pass may be interrupted each time. LSNs of

@@ -91,6 +91,13 @@ def test_queue_is_shown() -> None:
     assert "| SalesDb.dbo.orders | 17 | 5 | paused |" in page_of(replace(WELL, queue=queue))["queue"].value
 
 
+def test_page_says_what_may_be_done_and_need_not() -> None:
+    facts = page_of(replace(WELL, advice=("Old events stay in shop.orders. Next: nothing",)))
+    assert facts["health"] == "healthy"
+    assert facts["advice"].value == "* Old events stay in shop.orders. Next: nothing"
+    assert "advice" not in page_of(WELL)
+
+
 def test_page_says_where_jobs_ran() -> None:
     ran_on = {"window": RanOn("local[2]", "local-1", "http://here:4040", 3, 6), "snapshot": RanOn(here=1, why="small")}
     facts = page_of(replace(WELL, ran_on=ran_on))

@@ -49,6 +49,22 @@ def window(manifest: Manifest, after: int, until: int) -> Window:
     return Window(manifest.state.next_window, "stream", "SalesDb", lsn(after), lsn(until), (lsn(until),), (read,))
 
 
+def test_why_old_events_stay_is_recorded_once_and_until_they_do_not(tmp_path: Path) -> None:
+    manifest = claimed(tmp_path)
+    for why in ("a row has no position", "a row has no position"):
+        manifest.record_kept(NOW, "shop.orders", why)
+        manifest.record_kept(NOW, "shop.lines", "")
+    manifest.record_retained(NOW, {}, {})
+    again = claimed(tmp_path)
+    assert [row["event"] for row in again.rows()].count("retained") == 2
+    assert again.state.kept == {"shop.orders": "a row has no position"}
+    assert decode_state(encode_state(again.state)).kept == again.state.kept
+    again.record_kept(NOW, "shop.orders", "")
+    assert not again.state.kept
+    earlier = {name: value for name, value in encode_state(CaptureState()).items() if name != "kept"}
+    assert decode_state(earlier) == CaptureState()
+
+
 def test_names_of_all_tables_are_recorded_once_for_the_notifications_of_all_tables() -> None:
     names = ",".join(f"SalesDb.dbo.t{number}" for number in range(300))
     notifications = [

@@ -100,6 +100,9 @@ def test_a_topic_that_cannot_be_read_keeps_its_events_and_no_other_one_does(
         monkeypatch.setattr(module, "newest_in", read)
     world.stream()
     assert [bool(rows) for rows in dropped(world)] == [False, True]
+    assert [(topic, str(error) in why) for topic, why in state_of(world.config).kept.items()] == [(broken, True)]
+    told = report_of(CaptureOverview(world.config), world.server.now, [Trouble("the server", "It is away.")]).advice
+    assert [text.startswith(f"Old events stay in {broken}: ") for text in told] == [True]
     world.check()
 
 

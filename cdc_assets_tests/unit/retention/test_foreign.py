@@ -12,7 +12,8 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import FencedError
 from cdc_assets.lake import events
-from cdc_assets.overview import CaptureOverview
+from cdc_assets.overview import CaptureOverview, report_of
+from cdc_assets.overview.report import Trouble
 from cdc_assets.retention import tasks
 from cdc_assets_tests.unit.retention.world import HOURS, World
 from cdc_assets_tests.unit.streaming.captures import make_capture
@@ -21,6 +22,7 @@ from cdc_assets_tests.unit.streaming.law import state_of
 
 OF_THE_OTHER = {"delete": ("compaction-written", "topic-compacted"), "compact": ("topic-dropped",)}
 """Steps that a policy does not reach."""
+AWAY = [Trouble("the server", "It is away.")]
 TURNS = ([0, 1, 2, 3], [2, 3, 6, 7], [0, 1, 4, 5], [2, 3, 2, 3])
 
 
@@ -102,6 +104,35 @@ def test_rows_that_users_appended_stay_when_a_topic_is_compacted(
         assert not world.mirror()
     assert world.holds(table).compacted
     assert handle(world, table).to_pyarrow_table(columns=["position"])["position"].null_count == 3
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_row_without_a_position_keeps_no_other_file(world: World, mixed: bool) -> None:
+    """Somebody appends it, and the capture joins its file with others; a page tells what stays for its sake."""
+    is_compacted, table = world.config.lake.topic_policy == "compact", world.tables[0]
+    row = pa.table({"position": pa.nulls(1, pa.string())})
+    write_deltalake(handle(world, table), row, mode="append", schema_mode="merge")
+    if mixed:
+        world.compact()
+    for hours in (0, 0, 2 * HOURS):
+        world.later(hours)
+        world.work([0, 1, 2, 3])
+        make_capture(world.server, world.config).stream()
+        assert not world.mirror()
+    holds = world.holds(table)
+    assert holds.after
+    assert holds.after == (holds.compacted if is_compacted else str(world.server.transactions[-3]))
+    assert handle(world, table).to_pyarrow_table(columns=["position"])["position"].null_count == 1
+    overview = CaptureOverview(world.config, audit_s=None)
+    assert not overview.losses
+    told = [text for text in report_of(overview, world.server.now, AWAY).advice if "no position" in text]
+    assert len(told) == (not is_compacted)
+    assert all(world.topic(table) in text and "Next: if nobody needs these rows" in text for text in told)
+    handle(world, table).delete("position IS NULL")
+    world.later(2 * HOURS)
+    world.stream()
+    assert not state_of(world.config).kept
+    require_once(world)
 
 
 @pytest.mark.parametrize(
