@@ -17,7 +17,7 @@ from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.kernels import Numbers, mask_of
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.pieces import rows_at_once
-from cdc_assets.lake.reading import extent, opened
+from cdc_assets.lake.reading import extent, opened, plain
 from cdc_assets.lake.row_shape import AT, OPERATION, RowShape
 
 Convert = Callable[[pa.Array], pa.Array]
@@ -174,7 +174,7 @@ class TopicReader:
             numbers, start = _numbers(parquet, groups), 0
             rows = rows_at_once(parquet, _BATCH_ROWS)
             for batch in parquet.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
-                table = pa.Table.from_batches([batch])
+                table = pa.Table.from_batches([plain(batch)])
                 keep = mask_of(
                     pc.and_(wanted.takes(table["position"], table["window_id"]), pc.is_valid(table["value"]))
                 )

@@ -2,11 +2,14 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 @contextmanager
@@ -35,6 +38,27 @@ def opened(
     except STORE_ERRORS as error:
         place = f"{location.uri(directory)}/{path}"
         raise trouble(f"The events in {place} cannot be read", error, "restore the file") from error
+
+
+def plain(rows: Rows) -> Rows:
+    """Rows in the types of the capture's own files: other programs write texts that say to be views, which Arrow neither compares nor filters."""
+    wanted = pa.schema([_plain_field(field) for field in rows.schema], rows.schema.metadata)
+    return rows if wanted == rows.schema else rows.cast(wanted)
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_string_view(kind):
+        kind = pa.string()
+    elif pa.types.is_binary_view(kind):
+        kind = pa.binary()
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_plain_field(part) for part in kind])
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_plain_field(kind.value_field))
+    return field.with_type(kind)
 
 
 def has_column(parquet: pq.ParquetFile, name: str) -> bool:

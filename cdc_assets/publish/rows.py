@@ -32,7 +32,7 @@ from deltalake import DeltaTable
 
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.files import ROW_GROUP_ROWS
-from cdc_assets.lake.reading import extent, opened
+from cdc_assets.lake.reading import extent, opened, plain
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.publish.offset import END_OF_WINDOW, PublishOffset
 from cdc_assets.publish.prefetch import prefetched
@@ -223,9 +223,10 @@ class TopicRows:
         texts = _REPEATED if dictionaries else ()
         with opened(self._tables.location, piece.directory, piece.path, texts) as parquet:
             if piece.group is None and parquet.num_row_groups > 1:
-                groups = _groups_of(parquet, piece.directory, piece.path)
-                piece, *rest = sorted(groups, key=lambda group: group.bound)
-            table = parquet.read_row_groups([piece.group or 0][: parquet.num_row_groups], columns=list(_COLUMNS))
+                found = _groups_of(parquet, piece.directory, piece.path)
+                piece, *rest = sorted(found, key=lambda group: group.bound)
+            groups = [piece.group or 0][: parquet.num_row_groups]
+            table = plain(parquet.read_row_groups(groups, columns=list(_COLUMNS)))
         missing = set(_COLUMNS) - set(table.column_names)
         if missing:
             raise LakeError(

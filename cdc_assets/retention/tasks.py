@@ -21,7 +21,7 @@ from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.keys import bound_bytes, bound_key, ranges_of
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.pieces import Piece, parted, portions, release_memory, rows_at_once, staged_batches, staged_file
-from cdc_assets.lake.reading import opened
+from cdc_assets.lake.reading import opened, plain
 from cdc_assets.lake.row_shape import MISSING, OPERATION, POSITION
 from cdc_assets.retention.replaced import UNIT, staying
 
@@ -244,4 +244,5 @@ def _written(task: RewriteTask, stays: Numbers) -> tuple[DataFile, ...]:
 
 def _batches(task: RewriteTask, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
     with opened(task.location, task.directory, task.path) as parquet:
-        yield from parquet.iter_batches(rows_at_once(parquet, _BATCH_ROWS), columns=columns, use_threads=False)
+        rows = rows_at_once(parquet, _BATCH_ROWS)
+        yield from map(plain, parquet.iter_batches(rows, columns=columns, use_threads=False))

@@ -15,7 +15,8 @@ from cdc_assets.lake import events
 from cdc_assets.overview import CaptureOverview, report_of
 from cdc_assets.overview.report import Trouble
 from cdc_assets.retention import tasks
-from cdc_assets_tests.unit.retention.world import HOURS, World
+from cdc_assets_tests.unit.publish.memory import MemoryBroker
+from cdc_assets_tests.unit.retention.world import HOURS, World, publish_all, require_published
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
@@ -132,6 +133,31 @@ def test_a_row_without_a_position_keeps_no_other_file(world: World, mixed: bool)
     world.later(2 * HOURS)
     world.stream()
     assert not state_of(world.config).kept
+    require_once(world)
+
+
+def test_a_topic_from_which_another_program_has_deleted_is_compacted_and_read_further(
+    tmp_path: Path,
+) -> None:
+    """It writes texts in another of Arrow's types."""
+    world = World(str(tmp_path), policy="compact")
+    table = world.tables[0]
+    for picks in TURNS:
+        world.turn(picks)
+    write_deltalake(
+        handle(world, table), pa.table({"position": pa.nulls(1, pa.string())}), mode="append", schema_mode="merge"
+    )
+    world.compact()
+    handle(world, table).delete("position IS NULL")
+    world.turn([0, 1])
+    broker = MemoryBroker()
+    publish_all(world, broker).record_offset()
+    require_published(world, broker)
+    world.later(2 * HOURS)
+    world.stream()
+    assert world.holds(table).compacted
+    assert not state_of(world.config).kept
+    world.rebuild(None)
     require_once(world)
 
 
