@@ -37,7 +37,7 @@ from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.publish.offset import Published
 from cdc_assets.publish.recorded import RecordedOffset, kept_for_former_lake
 from cdc_assets.retention.compact import Compaction
-from cdc_assets.retention.files import TopicFile, latest, left_alone, listed, newest_in
+from cdc_assets.retention.files import TopicFile, latest, listed, newest_in, untouched
 from cdc_assets.retention.limits import Limit, Readers
 from cdc_assets.retention.plan import CompactionPlanner
 from cdc_assets.retention.ports import Mirrors
@@ -131,7 +131,7 @@ class Retention:
             is_known = isinstance(error, CdcError)
             log.warning("Old events of %s stay for now: %s", topic, error, exc_info=not is_known)
             return f"Old events stay in {topic}: {describe_error(error)}"
-        return left_alone(topic, files) if self._config.lake.topic_policy == "delete" else ""
+        return untouched(topic, files) if self._config.lake.topic_policy == "delete" else ""
 
     def _in_turn(self) -> list[tuple[str, TableId]]:
         """Topics and their tables, those first of which the oldest windows are left: a pass may be interrupted each time. LSNs of

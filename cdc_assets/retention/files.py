@@ -104,7 +104,7 @@ def _parts(parquet: pq.ParquetFile) -> Iterator[tuple[str, str, int]]:
             yield found["min"] or "", found["max"] or "", positions.null_count
 
 
-def left_alone(topic: str, files: Sequence[TopicFile]) -> str:
+def untouched(topic: str, files: Sequence[TopicFile]) -> str:
     """Why retention does not touch some files of a topic, for people; empty if there are none."""
     found = [file for file in files if file.unplaced]
     if not found:
@@ -112,7 +112,7 @@ def left_alone(topic: str, files: Sequence[TopicFile]) -> str:
     rows, first = sum(file.unplaced for file in found), found[0]
     return (
         f"Old events stay in {len(found)} of {len(files)} files of {topic}: {rows} rows in these have no position, as another program has "
-        f"appended them, for example in {first.directory}/{first.path}. Next: if nobody needs these rows, remove those WHERE position IS "
+        f"appended them, for example in {first.directory}/{first.path}. Next: if these rows are not needed, remove those WHERE position IS "
         "NULL from that table; else nothing, what is in other files is dropped when it is old"
     )
 

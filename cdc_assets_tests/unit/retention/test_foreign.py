@@ -128,7 +128,7 @@ def test_a_row_without_a_position_keeps_no_other_file(world: World, mixed: bool)
     assert not overview.losses
     told = [text for text in report_of(overview, world.server.now, AWAY).advice if "no position" in text]
     assert len(told) == (not is_compacted)
-    assert all(world.topic(table) in text and "Next: if nobody needs these rows" in text for text in told)
+    assert all(world.topic(table) in text and "Next: if these rows are not needed" in text for text in told)
     handle(world, table).delete("position IS NULL")
     world.later(2 * HOURS)
     world.stream()
