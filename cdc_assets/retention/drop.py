@@ -4,7 +4,7 @@
 `lake.topic.retention.hours`, readers have them (`limits`), and no earlier file has to stay. So what remains is a suffix:
 the topic holds every event after the newest LSN that was dropped, and perhaps some before it, in files that straddle it.
 The newest file of each table stays, because its bounds show how far the table is; and so does a file in which somebody else's rows are, which
-have no position.
+have no position, or none of an event.
 
 *How it goes*, what a crash does, and two writers: `step`, a topic at a time. A topic for which it does not work this time, whatever the
 reason is, waits for the next pass, and the others continue. Each pass also removes from disk what earlier ones have dropped, for a topic that gets no new
@@ -102,6 +102,8 @@ class Retention:
         for topic, table in self._in_turn():
             check()
             self._manifest.record_kept(now, topic, self._dropped_from(topic, table, readers, self._oldest_ms(now)))
+        for topic in self._manifest.state.kept.keys() - {topic for topic, _ in self._in_turn()}:
+            self._manifest.record_kept(now, topic, "")  # its table is captured no more
         upkeep = Upkeep(self._tables, self._config.lake)
         for topic in sorted(self._manifest.state.retained):
             check()
@@ -167,7 +169,7 @@ class Retention:
         newest, found = latest(self._tables.location, files), former
         tables: dict[str, TableRemoval] = {}
         for file in sorted(files, key=lambda file: (file.until, file.directory, file.path)):
-            if file.unplaced or (file.directory, file.path) in newest:
+            if file.unplaced or not file.greatest or (file.directory, file.path) in newest:
                 continue
             about = newest_in(self._tables.location, file) if limit.allows(file.until) else None
             if about is None or about.committed_ms >= oldest_ms:

@@ -3,12 +3,14 @@
 Bounds are in Delta's log. Windows and times are in the footers of the files, as statistics of row groups; so of a topic
 only the files are opened that are going to be dropped, and the first that stays.
 
-*Files of other programs* are opened where their log tells less: of rows without a position, which are no events, or of a bound only
-its beginning, as Spark does, where that has to be compared as a whole.
+*Files of other programs* are opened where their log tells less: of rows without a position, or with a text that is none, which are no
+events; or of a bound only its beginning, as Spark does, where that has to be compared as a whole.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +21,12 @@ from cdc_assets.lake.location import Location
 from cdc_assets.lake.reading import extent, has_column, nulls, opened
 from cdc_assets.lake.topics import TopicTables
 
+Texts = TypeVar("Texts", pa.Array, pa.ChunkedArray)
+
 _POSITION, _WINDOW, _COMMITTED = "position", "window_id", "value.source.ts_ms"
 _BATCH_ROWS = 32 * 1024
+_PLACED = r"^[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}/"
+"""How positions of events begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ def listed(tables: TopicTables, topic: str) -> list[TopicFile]:
         for row in rows:
             greatest, least, rows_of = row.get("max.position") or "", row.get("min.position") or "", row["num_records"]
             unplaced = row.get("null_count.position")
-            if None in (rows_of, unplaced) or not least or not greatest:
+            if None in (rows_of, unplaced) or not _are_placed(least, greatest):
                 rows_of, least, greatest, unplaced = _bounds(tables.location, directory, row["path"])
             written_ms = row["modification_time"]
             found.append(TopicFile(directory, row["path"], rows_of, written_ms, greatest, least[:LSN_WIDTH], unplaced))
@@ -95,13 +101,24 @@ def _parts(parquet: pq.ParquetFile) -> Iterator[tuple[str, str, int]]:
     """Least and greatest position of each part of a file, and number of rows without one."""
     for group in range(parquet.num_row_groups):
         known, unplaced = extent(parquet, group, _POSITION), nulls(parquet, group, _POSITION)
-        if known is not None and unplaced is not None and len(known[1]) >= POSITION_WIDTH:
+        if known is not None and unplaced is not None and len(known[1]) >= POSITION_WIDTH and _are_placed(*known):
             yield *known, unplaced
             continue
         for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[_POSITION], use_threads=False):
-            positions = batch.column(0).cast(pa.string())
+            positions = placed(batch.column(0).cast(pa.string()))
             found = pc.min_max(positions).as_py()
             yield found["min"] or "", found["max"] or "", positions.null_count
+
+
+def placed(positions: Texts) -> Texts:
+    """Positions of events; null for what users wrote in their place."""
+    found: Texts = pc.if_else(pc.match_substring_regex(positions, _PLACED), positions, pa.scalar(None, positions.type))
+    return found
+
+
+def _are_placed(*bounds: str) -> bool:
+    """Whether bounds are positions of events, or begin as these do."""
+    return all(re.match(_PLACED, bound) for bound in bounds)
 
 
 def untouched(topic: str, files: Sequence[TopicFile]) -> str:
@@ -113,7 +130,7 @@ def untouched(topic: str, files: Sequence[TopicFile]) -> str:
     return (
         f"Old events stay in {len(found)} of {len(files)} files of {topic}: {rows} rows in these have no position, as another program has "
         f"appended them, for example in {first.directory}/{first.path}. Next: if these rows are not needed, remove those WHERE position IS "
-        "NULL from that table; else nothing, what is in other files is dropped when it is old"
+        "NULL OR position NOT LIKE '%:%:%/%' from that table; else nothing, what is in other files is dropped when it is old"
     )
 
 
@@ -162,7 +179,10 @@ def latest(location: Location, files: Sequence[TopicFile]) -> frozenset[tuple[st
     newest: dict[str, tuple[str, str]] = {}
     for directory, end in ends.items():
         last = [file for file in files if file.directory == directory and file.until == end]
-        is_whole = len(last) == 1 or all(len(file.greatest) >= POSITION_WIDTH for file in last)
-        found = {file.path: file.greatest if is_whole else _bounds(location, directory, file.path)[2] for file in last}
+        is_known = {file.path: not end or len(last) == 1 or len(file.greatest) >= POSITION_WIDTH for file in last}
+        found = {
+            file.path: file.greatest if is_known[file.path] else _bounds(location, directory, file.path)[2]
+            for file in last
+        }
         newest[directory] = max((greatest, path) for path, greatest in found.items())
     return frozenset((directory, path) for directory, (_, path) in newest.items())

@@ -23,6 +23,7 @@ from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.pieces import Piece, parted, portions, release_memory, rows_at_once, staged_batches, staged_file
 from cdc_assets.lake.reading import opened, plain
 from cdc_assets.lake.row_shape import MISSING, OPERATION, POSITION
+from cdc_assets.retention.files import placed
 from cdc_assets.retention.replaced import UNIT, staying
 
 FILE, ROW = "__file", "__row"
@@ -213,13 +214,14 @@ def _stays(task: RewriteTask) -> tuple[Numbers, int]:
     masks, start, window, newest = [np.empty(0, dtype=bool)], 0, _NO_WINDOW, ("", 0)
     for batch in _batches(task, ["position", "window_id"]):
         table = pa.Table.from_batches([batch])
-        mask = ~mask_of(task.wanted.takes(table["position"], table["window_id"]))
+        positions = placed(table["position"])
+        mask = ~mask_of(task.wanted.takes(positions, table["window_id"]))
         low, high = np.searchsorted(kept, [start, start + batch.num_rows])
         mask[kept[low:high] - start] = True
         masks.append(mask)
-        greatest = pc.max(table["position"])
+        greatest = pc.max(positions)
         if greatest.is_valid:  # rows that users append have none
-            newest = max(newest, (greatest.as_py(), start + pc.index(table["position"], greatest).as_py()))
+            newest = max(newest, (greatest.as_py(), start + pc.index(positions, greatest).as_py()))
         window = max(window, int(table["window_id"].to_numpy()[~mask].max(initial=_NO_WINDOW)))
         start += batch.num_rows
     stays = np.concatenate(masks)
