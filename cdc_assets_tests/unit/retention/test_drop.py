@@ -6,7 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 
 from cdc_assets.adapters.spark.lsn_range import EARLIEST, LsnRange
 from cdc_assets.adapters.threads import LocalRunner
@@ -465,3 +469,21 @@ def test_a_capture_without_mirrors_is_refused() -> None:
         config_of(properties, {})
     assert config_of(properties | {"mirror.enabled": "true"}, {}).lake.topic_hours == 24
     assert config_of(properties | {"lake.topic.retention.unmirrored": "true"}, {}).lake.topic_unmirrored
+
+
+def test_a_young_file_without_rows_keeps_nothing_and_a_table_that_is_gone_is_not_told_of(world: World) -> None:
+    """Spark writes such a file when a job appends nothing."""
+    tables, topic = TopicTables.of(world.config), world.topic(world.tables[0])
+    handle = DeltaTable(str(Path(world.config.lake.path) / topic))
+    schema, path = pa.schema(handle.schema().to_arrow()), Path(world.config.lake.path) / topic / "empty.parquet"
+    pq.write_table(schema.empty_table(), path)
+    written_ms = int(world.server.now.timestamp() * 1000)
+    empty = AddAction(path.name, path.stat().st_size, {}, written_ms, True, '{"numRecords": 0}')
+    handle.create_write_transaction([empty], "append", handle.schema())
+    manifest = Manifest(TopicTables(tables.location, world.config.name), "shop")
+    manifest.claim(world.server.now)
+    manifest.record_kept(world.server.now - timedelta(hours=HOURS), "shop.gone", "a row has no position")
+    world.stream()
+    assert all(dropped(world))
+    assert not state_of(world.config).kept
+    world.check()
