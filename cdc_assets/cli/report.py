@@ -88,7 +88,7 @@ def _work(report: CaptureReport) -> Iterator[str]:
     for entry in report.queue:
         state = "paused" if entry.paused else f"read up to key {entry.reached}" if entry.reached else "not begun"
         rows = "" if entry.rows is None else f", {entry.rows:,} rows"
-        yield f"incremental snapshot of {entry.table}: {state}{rows}"
+        yield f"requested snapshot of {entry.table}: {state}{rows}"
     yield from describe_outlook(report)
     yield from describe_jobs(report.ran_on)
     if report.last_ddl is not None:

@@ -55,7 +55,7 @@ def page_of(report: CaptureReport) -> dict[str, Any]:
             )
             for entry in report.queue
         ]
-        heads = ("incremental snapshot of", "key reached", "rows", "")
+        heads = ("requested snapshot of", "key reached", "rows", "")
         facts["queue"] = dg.MetadataValue.md(markdown_table(heads, rows))
     if report.ran_on:
         facts |= ran_on_facts(next((found for found in report.ran_on.values() if found.pages), NOWHERE))

@@ -36,6 +36,7 @@ from cdc_assets.ledger.fold import FOLDING
 from cdc_assets.ledger.hindrances import Hindrances, RecordedHindrances
 from cdc_assets.ledger.jobs import RecordedJobs
 from cdc_assets.ledger.manifest import Manifest
+from cdc_assets.ledger.signal_state import SignalState
 from cdc_assets.ledger.state import CaptureState
 from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.delta import MirrorTables
@@ -118,6 +119,13 @@ class CaptureOverview:
             LakeError: it cannot be read.
         """
         return {**self.state.ran_on, **RecordedJobs(self.lake.location, self.config.events.topic_prefix).read()}
+
+    @kept
+    def requests(self) -> Mapping[str, SignalState]:
+        """What signals have requested of databases that are read, and no run has finished."""
+        own = {name.lower() for name in self.config.connection.databases}
+        signals = self.state.signals.items()
+        return {name: one for name, one in signals if name.lower() in own and not self.state.log(name).restored}
 
     @kept
     def hindrances(self) -> Mapping[str, Hindrances]:

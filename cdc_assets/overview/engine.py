@@ -227,6 +227,12 @@ def _left_waiting(
     heard = overview.state.unheard_since or (overview.rows[-1]["at"] if overview.rows else None)
     waiting = [str(table.table) for table in tables if table.condition == "waiting"]
     idle_s = seconds_behind(at, heard)
+    if overview.queue and (idle_s is None or idle_s > STUCK_S):
+        yield Trouble(
+            str(overview.queue[0][0]),
+            f"a signal requested all its rows, which are not read yet, and nothing has come for {duration(idle_s)}, so it is not known whether "
+            "a run reads. Next: see whether a run works, and its log; else start one",
+        )
     if waiting and (idle_s is None or idle_s > STUCK_S):
         yield Trouble(
             waiting[0],

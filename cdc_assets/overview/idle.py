@@ -31,6 +31,7 @@ def unknown_while_idle(
     # databases are snapshotted one after the other, and streamed when all are
     if not any(idle(name) <= STUCK_S for name in overview.state.snapshots):
         yield from _left_waiting(tables, idle)
+        yield from _left_requested(overview, idle)
         for database in databases:
             yield from left_unread(database, idle(database.database))
     # a busy run reports itself, and its own commits shorten the log
@@ -70,6 +71,17 @@ def _left_waiting(tables: Sequence[TableReport], idle: Callable[[str], float]) -
             f"{', '.join(names[:_MAX_NAMED])}{more} are to be read, and nothing has been written of {database} for {_for(idle(database))}, so "
             "it is not known whether a run reads. Next: see whether a run works, and its log; else start one",
         )
+
+
+def _left_requested(overview: CaptureOverview, idle: Callable[[str], float]) -> Iterator[Trouble]:
+    """What signals have requested, and nothing is written of it: its run may have ended before, or in the middle of it."""
+    for database, signals in overview.requests.items():
+        if signals.unfinished and idle(database) > STUCK_S:
+            yield Trouble(
+                database,
+                f"what signals requested of it waits, and nothing has been written of {database} for {_for(idle(database))}, so it is not "
+                "known whether a run works on it. Next: see whether a run works, and its log; else start one",
+            )
 
 
 def _idle_s(rows: Sequence[Row], at: datetime, database: str) -> float:

@@ -175,7 +175,7 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class QueuedSnapshot:
-    """A table in the queue of an incremental snapshot.
+    """A table that a signal's snapshot is to read: one in the queue of an incremental snapshot, or of a blocking one that is not planned yet.
 
     Args:
         reached: key up to which rows are committed; empty if it was not begun, hidden if a column rule masks the key.
@@ -272,6 +272,7 @@ class CaptureReport:
                 found.append(
                     f"{table.table} lacks changes {table.lacks} (gap.policy=ignore, or no rows are read), until a snapshot of it is taken"
                 )
+        found += [f"{entry.table} is to be read, as a signal requested" for entry in self.queue if not entry.paused]
         found += self.late
         return ["nothing is captured yet"] if self.is_empty else found
 

@@ -135,9 +135,11 @@ def _advice(drifts: Iterable[Drift], tables: Iterable[TableReport]) -> Iterator[
 
 
 def _queue(overview: CaptureOverview) -> Iterator[QueuedSnapshot]:
-    for signals in overview.state.signals.values():
+    for signals in overview.requests.values():
         for entry in signals.queue:
             yield QueuedSnapshot(entry.table, _reached(entry, overview.config), entry.rows, signals.paused)
+        for request in signals.blocking:
+            yield from (QueuedSnapshot(table, "", None, paused=False) for table, _ in request.tables)
 
 
 def _reached(entry: QueuedTable, config: CaptureConfig) -> str:

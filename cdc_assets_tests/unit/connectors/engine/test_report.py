@@ -319,6 +319,9 @@ def test_queue_is_read_from_the_offset(look: Callable[..., CaptureReport]) -> No
         ("db.items", True, None),
         ("db.lines", False, None),
     ]
+    assert report.headline.startswith("working: db.items is to be read, as a signal requested")
+    late = look(Database().opened, captured=False, seconds=3600)
+    assert (late.health, "a signal requested all its rows" in late.headline) == ("not known", True)
 
 
 def test_newest_structure_of_a_history() -> None:
