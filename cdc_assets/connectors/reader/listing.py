@@ -59,13 +59,14 @@ def unread_files(location: Location, pattern: str, offsets: Offsets, capture: st
 
 
 def _missing(known: KnownFiles, infos: Sequence[fs.FileInfo]) -> str:
-    """Which files are gone before they were read to the end; empty if none is, or if it may be one that was not read yet, renamed."""
-    shown = {info.path for info in infos}
-    gone = [name for name, read in known.items() if read.offset and not (read.done or read.gone) and name not in shown]
-    if not gone or any(path not in known for path in shown):
+    """Which files are gone, or were emptied, before they were read to the end; empty if none is, or if it may be one that was not read yet,
+    renamed. An empty one is none of these: whoever renames a log often leaves an empty one under its name."""
+    filled = {info.path for info in infos if info.size}
+    gone = [name for name, read in known.items() if read.offset and not (read.done or read.gone) and name not in filled]
+    if not gone or any(path not in known for path in filled):
         return ""
     return (
-        f"{', '.join(gone[:_MAX_NAMED])} is gone, or outside of files.pattern, before it was read to its end. Next: put it back, or set "
+        f"{', '.join(gone[:_MAX_NAMED])} is gone, empty, or outside of files.pattern, before it was read to its end. Next: put it back, or set "
         "errors.tolerance=all; a run then notes that it is gone"
     )
 

@@ -16,7 +16,7 @@ from cdc_assets.config.reader import KAFKA, Converter, ReaderSettings
 from cdc_assets.connectors.databases.probe import open_probe
 from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets.connectors.engine.unread import Unread
-from cdc_assets.errors import ConnectionLostError
+from cdc_assets.errors import ConnectionLostError, LakeError
 from cdc_assets.overview import CaptureReport
 from cdc_assets.overview.engine import answers_of, report_of_engine
 from cdc_assets_tests.unit.connectors.reader.trial import Trial
@@ -107,7 +107,8 @@ def test_a_file_that_is_gone_before_its_end_is_missing_until_it_is_back(tmp_path
     trial.run()
     (trial.events / "a.json").rename(tmp_path / "a.json")
     assert report(trial).health == "in trouble"
-    assert "a.json is gone, or outside of files.pattern, before it was read to its end" in report(trial).headline
+    said = "a.json is gone, empty, or outside of files.pattern, before it was read to its end"
+    assert said in report(trial).headline
     (tmp_path / "a.json").rename(trial.events / "a-1.json")
     assert report(trial).health == "healthy", "it came just now"
     with (trial.events / "a-1.json").open("a") as file:
@@ -115,6 +116,23 @@ def test_a_file_that_is_gone_before_its_end_is_missing_until_it_is_back(tmp_path
     trial.run()
     assert report(trial).health == "healthy"
     assert [event["value"]["id"] for event in trial.held("t")] == [1, 7, 2]
+
+
+@pytest.mark.parametrize("empty", ["a.json", "new.json"])
+def test_a_file_that_is_emptied_before_its_end_is_missing(tmp_path: Path, empty: str) -> None:
+    """Also if it is gone, and an empty one has come."""
+    trial = Trial(tmp_path, files__topic="t")
+    trial.write("a.json", {"id": 1}, '{"id"', end="")
+    trial.write("b.json", {"id": 7})
+    trial.run()
+    (trial.events / "a.json").unlink()
+    (trial.events / empty).touch()
+    age(trial.events / empty)
+    assert report(trial).health == "in trouble"
+    assert "a.json is gone, empty, or outside of files.pattern" in report(trial).headline
+    with pytest.raises(LakeError):
+        trial.run()
+    assert report(trial).health == "in trouble"
 
 
 class Consumer:
