@@ -74,6 +74,7 @@ class Answers:
         end: where its log ends.
         proved: whether the lake holds everything up to there that is to be read.
         tables: that the connector's filters let through.
+        routed: those that they let through and whose topics their names do not show, because transforms choose them.
         unsent: those among them whose changes the database does not send, with the reason and the next step.
     """
 
@@ -82,6 +83,7 @@ class Answers:
     retention: Retention
     proved: bool
     tables: Sequence[TableId] = ()
+    routed: Sequence[TableId] = ()
     unsent: Mapping[TableId, str] = field(default_factory=dict)
 
 
@@ -107,10 +109,10 @@ def answers_of(overview: EngineOverview, open_probe: OpenProbe, ask_unread: AskU
 def _ask(overview: EngineOverview, probe: SourceProbe) -> Answers:
     end = probe.log_end()
     captured = [schema.table for schema in probe.tables()]
-    tables = () if routes(overview.config) else captured
+    tables, routed = ((), captured) if routes(overview.config) else (captured, ())
     proved = overview.is_over or is_complete(overview.state, probe, end)
     retention = probe.retention(None if overview.is_over else overview.point)
-    return Answers(probe.clock(), end, retention, proved, tables, probe.unsent(captured))
+    return Answers(probe.clock(), end, retention, proved, tables, routed, probe.unsent(captured))
 
 
 def report_of_engine(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureReport:
@@ -197,7 +199,8 @@ def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Mapping[T
         wanted = (text for text, is_left_out, misses in found if is_left_out(table) and not misses(table))
         return next(wanted, _NOT_READ)
 
-    return {table: reason(table) for table in filter(lacking(config, lists, state.read_at), answers.tables)}
+    captured = (*answers.tables, *answers.routed)
+    return {table: reason(table) for table in filter(lacking(config, lists, state.read_at), captured)}
 
 
 def _lacking(tables: Mapping[TableId, str]) -> Iterator[Trouble]:

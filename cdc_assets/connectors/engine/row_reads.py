@@ -6,18 +6,20 @@ from cdc_assets.config.engine import EngineConfig
 from cdc_assets.connectors.engine.filters import passing
 from cdc_assets.connectors.engine.signal_targets import identifier
 from cdc_assets.connectors.engine.table_lists import Lists
-from cdc_assets.connectors.engine.topics import topic_of
+from cdc_assets.connectors.engine.topics import routes, topic_of
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import ConfigurationError
 
 
 def lacking(config: EngineConfig, lists: Sequence[Lists], read_at: Mapping[str, int]) -> Callable[[TableId], bool]:
-    """Whether a table was left out by lists, and not read since. Lists that are not understood are as if they let all through.
+    """Whether a table was left out by lists, and not read since. Lists that are not understood are as if they let all through. Where
+    transforms choose topics, rows in one say nothing of the table of that name.
 
     Args:
         lists: oldest first.
         read_at: place of the newest list at the time of the last read, by the table's topic or as the connector names it.
     """
+    is_routed = routes(config)
     were = list[Callable[[TableId], bool]]()
     for one in lists:
         try:
@@ -27,7 +29,8 @@ def lacking(config: EngineConfig, lists: Sequence[Lists], read_at: Mapping[str, 
 
     def lacks(table: TableId) -> bool:
         left_out = max((place for place, passes in enumerate(were) if not passes(table)), default=-1)
-        return left_out > max(read_at.get(name, -1) for name in (topic_of(table, config), identifier(config, table)))
+        names = [identifier(config, table), *([] if is_routed else [topic_of(table, config)])]
+        return left_out > max(read_at.get(name, -1) for name in names)
 
     return lacks
 

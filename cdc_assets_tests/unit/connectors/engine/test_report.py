@@ -310,6 +310,33 @@ def test_silence_is_not_short_because_the_clock_was_set_back(
     assert [report.health for report in looks] == ["not known", "not known", "working"]
 
 
+def test_rows_of_a_new_table_that_nobody_has_read_are_not_known_where_transforms_choose_topics(
+    look: Callable[..., CaptureReport], tmp_path: Path
+) -> None:
+    look(Database().opened)
+    ledger, now = ledger_of(tmp_path), datetime.now(UTC)
+    given = {
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        "topic.prefix": "shop",
+        "transforms": "route",
+        "transforms.route.type": "io.debezium.transforms.ByLogicalTableRouter",
+    }
+    config = EngineConfig("shop", "shop", LakeSettings(str(tmp_path / "lake")), given)
+
+    def read(*tables: str, **more: Any) -> CaptureReport:
+        number = ledger.claim(now).next_batch
+        ledger.plan(now, Batch(number, {}, [], 0, read=tables, **more))
+        ledger.complete(now, {})
+        overview = EngineOverview(config)
+        return report_of_engine(overview, answers_of(overview, Database().opened), datetime.now(UTC))
+
+    lists = {"table.include.list": "db.items1"}
+    for report in (read("db.items1", anew=True, lists=lists), read("shop.db.empty", lists={})):
+        assert report.health == "not known"
+        assert "db.empty: whether the lake has all of its rows is not known" in report.headline, "a topic is no table"
+    assert read("db.empty").health == "healthy"
+
+
 def test_queue_is_read_from_the_offset(look: Callable[..., CaptureReport]) -> None:
     collections = json.dumps([{"incremental_snapshot_collections_id": f"db.{name}"} for name in ("items", "lines")])
     report = look(
