@@ -46,6 +46,7 @@ from cdc_assets.overview.foreign import rewritten
 from cdc_assets.overview.formatting import without_places
 from cdc_assets.overview.server import DatabaseFacts, ask_database
 from cdc_assets.overview.tables import (
+    LEFT_OUT,
     NEXT_RUN,
     NOT_ENABLED,
     UNREAD,
@@ -123,9 +124,20 @@ class CaptureOverview:
     @kept
     def requests(self) -> Mapping[str, SignalState]:
         """What signals have requested of databases that are read, and no run has finished."""
-        own = {name.lower() for name in self.config.connection.databases}
         signals = self.state.signals.items()
-        return {name: one for name, one in signals if name.lower() in own and not self.state.log(name).restored}
+        return {name: one for name, one in signals if self.is_configured(name) and not self.state.log(name).restored}
+
+    def includes(self, table: TableId) -> bool:
+        """Whether the settings include a table; what is recorded of others is nobody's trouble any more."""
+        return self._included(table)
+
+    def is_read(self, database: str) -> bool:
+        """Whether the settings include a table of a database that the manifest knows."""
+        return any(table.database == database and self._included(table) for table in self.known)
+
+    def is_configured(self, database: str) -> bool:
+        """Whether the settings include a database."""
+        return database.lower() in map(str.lower, self.config.connection.databases)
 
     @kept
     def hindrances(self) -> Mapping[str, Hindrances]:
@@ -242,6 +254,8 @@ class CaptureOverview:
         status, reason = verdict(state, losses, facts, streams=self.streams)
         if is_back and status == "healthy":
             status, reason = "waiting", f"the settings include it again; {NEXT_RUN}"
+        if not included and status == "failed":  # that it stopped is recorded, for when they include it again
+            status, reason = "excluded", f"{LEFT_OUT} {reason}"
         return TableOverview(
             table=table,
             topic=topic,
@@ -249,7 +263,7 @@ class CaptureOverview:
             reason=reason,
             recorded=state,
             lag_s=lag_of(state.position, facts),
-            headroom=headroom_of(state, facts) if facts and self.streams else None,
+            headroom=headroom_of(state, facts) if facts and self.streams and included else None,
         )
 
     def _not_snapshotted(self) -> Sequence[TableOverview]:
@@ -405,13 +419,14 @@ class CaptureOverview:
         return jobs
 
     def headroom(self) -> Sequence[Headroom]:
-        """Headroom of every streaming table, sorted by table, except in databases that cannot be captured now (`problems`).
+        """Headroom of every streaming table that the settings include, sorted by table, except in databases that cannot be captured now
+        (`problems`).
 
         Raises:
             RetryableError: the server is away or busy.
         """
-        known = sorted(self.known.values(), key=lambda state: state.table) if self.streams else []
-        rooms = [headroom_of(state, facts) for state in known if (facts := self._facts_of(state.table.database))]
+        known = sorted(filter(self._included, self.known)) if self.streams else []
+        rooms = [headroom_of(self.known[table], facts) for table in known if (facts := self._facts_of(table.database))]
         return [room for room in rooms if room is not None]
 
     def drifts(self) -> Sequence[Drift]:

@@ -14,15 +14,15 @@ def database_report(found: DatabaseOverview, overview: CaptureOverview, job: Cap
     facts = overview.facts(found.database) if overview.knows(found.database) else None
     if facts is None or facts.problem is not None:
         return DatabaseReport(found.database, found.complete_to)
+    # of a database of which nothing is read any more nothing is late, whether a run has recorded that or not
+    reached = overview.state.complete_to(found.database) if overview.is_read(found.database) else None
     return DatabaseReport(
         database=found.database,
         complete_to=found.complete_to,
         committed=facts.times.get(found.complete_to) if found.complete_to else None,
         server_time=facts.now,
         newest=facts.newest,
-        lag=lag_of(
-            overview.state.complete_to(found.database), overview.state.planned_until(found.database), facts, job
-        ),
+        lag=lag_of(reached, overview.state.planned_until(found.database), facts, job),
         capture_job=(job.trouble or job.unknown or "reads the log") if job else "",
     )
 

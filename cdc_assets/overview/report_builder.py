@@ -28,7 +28,7 @@ from cdc_assets.overview.mirrors import inspect_mirrors
 from cdc_assets.overview.published import kafka_troubles, kafka_unknown, published_of
 from cdc_assets.overview.rates import PERIOD, rates_of
 from cdc_assets.overview.report import CaptureReport, Ddl, QueuedSnapshot, TableReport, Trouble
-from cdc_assets.overview.troubles import hindered, troubles_of, unanswered
+from cdc_assets.overview.troubles import hindered, no_longer_captured, troubles_of, unanswered
 from cdc_assets.publish.view import AskMarker
 
 OpenSource = Callable[[], AbstractContextManager[OverviewSource]]
@@ -118,13 +118,13 @@ def report_of(
         queue=tuple(_queue(overview)),
         rates=rates,
         last_ddl=_last_ddl(overview),
-        advice=(*_advice(drifts.values(), tables), *overview.foreign, *kept_events(overview)),
+        advice=(*_advice(overview, drifts.values(), tables), *overview.foreign, *kept_events(overview)),
         published=published,
         ran_on=overview.ran_on,
     )
 
 
-def _advice(drifts: Iterable[Drift], tables: Iterable[TableReport]) -> Iterator[str]:
+def _advice(overview: CaptureOverview, drifts: Iterable[Drift], tables: Sequence[TableReport]) -> Iterator[str]:
     for drift in drifts:
         if drift.removable:
             unless = "unless another capture, or a connector, reads it still"
@@ -132,6 +132,7 @@ def _advice(drifts: Iterable[Drift], tables: Iterable[TableReport]) -> Iterator[
     yield from (
         f"{table.table} is not captured: {table.reason}" for table in tables if table.condition == "not captured"
     )
+    yield from no_longer_captured(overview, tables)
 
 
 def _queue(overview: CaptureOverview) -> Iterator[QueuedSnapshot]:

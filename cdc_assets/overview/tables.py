@@ -4,7 +4,7 @@ The manifest knows what runs have found. The lake shows what was lost since the 
 run will find: changes that were cleaned up, capture that was turned off, a restore. A table is healthy if none of them
 reports a problem; one that cannot be read reports none. So a table may be unhealthy here before it is in the manifest,
 but a table that is unhealthy in the manifest is never healthy here; one that the settings exclude no longer waits for a run, and one
-that they exclude now is not said to be streamed until a run records that.
+that they exclude now is not said to be streamed until a run records that. Nor is it in trouble.
 """
 
 from collections.abc import Sequence
@@ -41,6 +41,9 @@ NOT_ENABLED = (
     "Next: EXEC sys.sp_cdc_enable_table for it, or exclude it from the capture"
 )
 """Why a new table is not captured."""
+
+LEFT_OUT = "The settings leave it out (database.names, table and schema lists). Before that it had stopped:"
+"""Why a table that has failed is no longer captured; its reason follows."""
 
 RECORD_IT = f"let a run record it, which leaves the other tables as they are, then {SNAPSHOT_AGAIN}"
 """The next step after a loss that no run has recorded yet."""

@@ -1,4 +1,5 @@
-"""What is wrong with a capture from SQL Server: settings, databases, the lake, tables, and what is made of the topics."""
+"""What is wrong with a capture from SQL Server: settings, databases, the lake, tables, and what is made of the topics. Of what the settings
+leave out nothing is wrong (`no_longer_captured`)."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from cdc_assets.core.capture_job import CaptureJob
 from cdc_assets.errors import describe_error
 from cdc_assets.lake.audit import Loss
 from cdc_assets.lake.system_topics import history_directory
+from cdc_assets.ledger.table_state import EXCLUDED
 from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets.overview.mirrors import inspect_mirrors
 from cdc_assets.overview.published import kafka_troubles, kafka_unknown, published_of
@@ -24,7 +26,8 @@ def troubles_of(
         overview.problems() if overview.asks else {},
         history_directory(overview.config.events.topic_prefix),
     )
-    restored = {name: log.restored for name, log in overview.state.logs.items() if log.restored}
+    logs = overview.state.logs
+    restored = {name: log.restored for name, log in logs.items() if log.restored and overview.is_configured(name)}
     if refused := overview.other_name:
         yield Trouble(refused.what, str(refused))
     yield from (Trouble(name, describe_error(problem)) for name, problem in problems.items())
@@ -44,7 +47,19 @@ def troubles_of(
             yield Trouble(str(table.table), table.reason or table.condition)
     yield from (Trouble(found.property_name, str(found)) for found in overview.unmatched)
     for run in overview.state.snapshots.values():
-        yield from (Trouble(str(table), f"its snapshot failed: {reason}") for table, reason in run.failed)
+        failed = [(table, reason) for table, reason in run.failed if overview.includes(table)]
+        yield from (Trouble(str(table), f"its snapshot failed: {reason}") for table, reason in failed)
+
+
+def no_longer_captured(overview: CaptureOverview, tables: Sequence[TableReport]) -> Iterator[str]:
+    """What was recorded of databases and tables that the settings leave out now: it matters only once they include them again."""
+    logs = overview.state.logs
+    restored = {name: log.restored for name, log in logs.items() if log.restored and not overview.is_configured(name)}
+    yield from (f"{name} is no longer captured. Before that: {text}" for name, text in restored.items())
+    for table in tables:
+        had_stopped = table.condition == "excluded" and table.reason not in ("", EXCLUDED)
+        if had_stopped and table.table.database not in restored:
+            yield f"{table.table} is no longer captured. {table.reason}"
 
 
 def _lost(loss: Loss, config: CaptureConfig) -> str:

@@ -54,7 +54,9 @@ class ServerFacts:
 
     def _is_known(self, table: TableId, state: TableState) -> bool:
         """Whether something is to be said of a table: what the server says, or what a run has recorded."""
-        return state.status != "excluded" and (state.status != "healthy" or table.database not in self._unanswered)
+        if state.status == "excluded" or not self.overview.includes(table):
+            return False
+        return state.status != "healthy" or table.database not in self._unanswered
 
     @kept
     def problems(self) -> Mapping[str, CdcError]:
