@@ -148,10 +148,17 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
     for topic, table in topics.items():
         state, readings = states.get(topic, MirrorState()), overview.state.readings.get(table, ())
         is_held = _is_held(state, overview.known[table], readings)
-        if not is_held and not is_behind(state, overview.known[table], readings):
+        could_move = is_behind(state, overview.known[table], readings)
+        if not is_held and not could_move:
             continue
-        if is_held and table.database in overview.state.snapshots:
+        snapshot = overview.state.snapshots.get(table.database)
+        if is_held and snapshot is not None and any(entry.table == table for entry in snapshot.tables):
             continue  # it is reading still, which its table says
+        if is_held and (snapshot is not None or not overview.includes(table)):
+            # what it cannot take yet waits for a snapshot of others, which is shown, or for nobody
+            if not could_move:
+                continue
+            is_held = False
         if is_held:  # others that move say nothing of it
             known = [state.moved, read().get(table)]
             times = known if any(known) else [newest if state.step else begun]

@@ -194,6 +194,36 @@ def test_mirrors_that_wait_for_a_snapshot_are_no_trouble_while_it_reads(
     assert about_mirrors(world.report(LATE)) == []
 
 
+def test_mirror_that_nobody_moves_is_a_trouble_though_another_table_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lacks events that it can take before the rows of which it is not known where they end."""
+    world.mirrors.catch_up()
+    world.change()
+    monkeypatch.setattr(OpenReadings, "find_end", lambda *_: None)
+    make_capture(world.server, world.config).snapshot([world.orders])
+    with pytest.raises(PowerCutError), cut_at("round-complete"):
+        make_capture(world.server, world.config).snapshot([world.lines])
+    assert about_mirrors(world.report()) == []
+    (said,) = about_mirrors(world.report(LATE))
+    assert f"those of {world.orders} are behind their topics" in said
+    world.mirrors.catch_up()
+    assert about_mirrors(world.report(LATE)) == [], "it has come as far as it can while a snapshot is in flight"
+
+
+def test_mirror_that_waits_for_a_database_that_is_left_out_waits_for_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.mirrors.catch_up()
+    monkeypatch.setattr(OpenReadings, "find_end", lambda *_: None)
+    make_capture(world.server, world.config).snapshot([world.orders])
+    world.change()
+    world.mirrors.catch_up()
+    assert len(about_mirrors(world.report(LATE))) == 1
+    world.config = replace(world.config, filters=replace(world.config.filters, table_exclude=("dbo.orders",)))
+    assert about_mirrors(world.report(LATE)) == []
+
+
 def test_mirror_before_a_reading_without_an_end_is_a_trouble_though_others_move(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
