@@ -16,8 +16,12 @@ def kept_events(overview: CaptureOverview) -> Iterator[str]:
     yield from (why for topic, why in sorted(overview.state.kept.items()) if topic in topics)
     feed = Feed(overview.config, overview.lake)
     try:
-        reason = kept_for_former_lake(feed.recorded().read(), feed.lake())
-    except LAKE_ERRORS:  # nothing was captured yet; or retention's own log says it
+        lake = feed.lake()
+    except LAKE_ERRORS:  # nothing was captured yet
         return
+    try:
+        reason = kept_for_former_lake(feed.recorded().read(), lake)
+    except LAKE_ERRORS as error:  # such as a file that was emptied, and that nobody writes any more
+        reason = f"Old events stay in the topics of the lake: {error}"
     if reason:
         yield reason
