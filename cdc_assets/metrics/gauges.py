@@ -146,7 +146,7 @@ def _of_capture(report: CaptureReport) -> Iterator[Metric]:
     for name in get_args(TableCondition):
         conditions.add_metric([report.capture, name], report.counts().get(name, 0))
     yield conditions
-    queue = _gauge("incremental_snapshot_tables", "Tables in the queue of incremental snapshots.")
+    queue = _gauge("incremental_snapshot_tables", "Tables queued for requested snapshots.")
     queue.add_metric([report.capture], len(report.queue))
     yield queue
     yield from _of_kafka(report)

@@ -66,8 +66,8 @@ def _missing(known: KnownFiles, infos: Sequence[fs.FileInfo]) -> str:
     if not gone or any(path not in known for path in filled):
         return ""
     return (
-        f"{', '.join(gone[:_MAX_NAMED])} is gone, empty, or outside of files.pattern, before it was read to its end. Next: put it back, or set "
-        "errors.tolerance=all; a run then notes that it is gone"
+        f"{', '.join(gone[:_MAX_NAMED])} is gone, empty, or outside of files.pattern, before it was read to its end. Next: put it back; or remove "
+        "what is empty, and set errors.tolerance=all: a run then notes that it is gone"
     )
 
 
