@@ -74,9 +74,10 @@ def _left_waiting(tables: Sequence[TableReport], idle: Callable[[str], float]) -
 
 
 def _left_requested(overview: CaptureOverview, idle: Callable[[str], float]) -> Iterator[Trouble]:
-    """What signals have requested, and nothing is written of it: its run may have ended before, or in the middle of it."""
+    """What signals have requested, and nothing is written of it: its run may have ended before, or in the middle of it. Where the mode
+    streams nothing, no run works on it."""
     for database, signals in overview.requests.items():
-        if signals.unfinished and idle(database) > STUCK_S:
+        if overview.streams and signals.unfinished and idle(database) > STUCK_S:
             yield Trouble(
                 database,
                 f"what signals requested of it waits, and nothing has been written of {database} for {_for(idle(database))}, so it is not "

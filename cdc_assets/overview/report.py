@@ -180,6 +180,7 @@ class QueuedSnapshot:
     Args:
         reached: key up to which rows are committed; empty if it was not begun, hidden if a column rule masks the key.
         rows: rows read so far; None if not known.
+        paused: whether it waits for a signal that resumes it, or until the snapshot mode streams again.
     """
 
     table: TableId

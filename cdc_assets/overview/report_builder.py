@@ -136,11 +136,12 @@ def _advice(overview: CaptureOverview, drifts: Iterable[Drift], tables: Sequence
 
 
 def _queue(overview: CaptureOverview) -> Iterator[QueuedSnapshot]:
+    waits = not overview.streams  # until the mode streams again, no run works on it
     for signals in overview.requests.values():
         for entry in signals.queue:
-            yield QueuedSnapshot(entry.table, _reached(entry, overview.config), entry.rows, signals.paused)
+            yield QueuedSnapshot(entry.table, _reached(entry, overview.config), entry.rows, signals.paused or waits)
         for request in signals.blocking:
-            yield from (QueuedSnapshot(table, "", None, paused=False) for table, _ in request.tables)
+            yield from (QueuedSnapshot(table, "", None, paused=waits) for table, _ in request.tables)
 
 
 def _reached(entry: QueuedTable, config: CaptureConfig) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.ledger.signal_state import BlockingRequest, QueuedTable, RoundReads, SignalState, StructureRequest
 from cdc_assets.overview import CaptureOverview, CaptureReport, report_of
 from cdc_assets.overview.idle import STUCK_S
@@ -23,8 +24,11 @@ def looked(tmp_path: Path) -> Looked:
     """Looks at a lake that is complete, with requests in its record, soon or later after its newest row."""
     server, config = streaming(tmp_path)
 
-    def look(signals: SignalState, later: timedelta = timedelta(0), database: str = DATABASE) -> CaptureReport:
-        seen = CaptureOverview(config, server)  # type: ignore[arg-type]
+    def look(
+        signals: SignalState, later: timedelta = timedelta(0), database: str = DATABASE, mode: str = "initial"
+    ) -> CaptureReport:
+        given: CaptureConfig = config  # type: ignore[assignment]
+        seen = CaptureOverview(replace(given, snapshot=replace(given.snapshot, mode=mode)), server)
         seen.state = replace(seen.state, signals={database: signals})
         return report_of(seen, seen.rows()[-1]["at"] + later)
 
@@ -62,3 +66,12 @@ def test_other_work_of_signals_is_not_known_once_nobody_works_on_it(looked: Look
 def test_what_is_paused_or_of_a_database_that_is_left_out_waits_for_nobody(looked: Looked) -> None:
     assert looked(SignalState(queue=(_QUEUED,), paused=True), _LATER).health == "healthy"
     assert looked(SignalState(queue=(_QUEUED,)), _LATER, "gone").health == "healthy"
+
+
+@pytest.mark.parametrize(
+    "signals", [SignalState(queue=(_QUEUED,)), SignalState(blocking=(BlockingRequest("s", ((ORDERS, ""),)),))]
+)
+def test_what_waits_until_the_capture_streams_again_waits_for_no_run(looked: Looked, signals: SignalState) -> None:
+    """No run of a mode that streams nothing works on it, and no sensor starts one for it."""
+    report = looked(signals, _LATER, mode="initial_only")
+    assert (report.health, [(entry.table, entry.paused) for entry in report.queue]) == ("healthy", [(ORDERS, True)])
