@@ -4,8 +4,9 @@ their tables lack.
 *What is late.* A mirror that lags its topic is the next step's, which may be minutes away. So it is late if it has not moved for
 `mirror.late.ms`, whatever others do: a step that kills its process leaves no reason, and others may go on. What has come only since counts
 from then, so that a change after quiet hours is not late at once. One that waits until it is known where a snapshot's rows end in the log
-has had that time since the snapshot, too. A mirror that was never begun has had that time since its table was read, and since the first
-mirror was begun. If none ever was, the time counts from when the manifest was made.
+has had that time since the snapshot, too. Nobody finds it out while another snapshot of its database reads, whose end counts as well. A
+mirror that was never begun has had that time since its table was read, and since the first mirror was begun. If none ever was, the time
+counts from when the manifest was made.
 """
 
 import json
@@ -144,6 +145,7 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
     newest = rows[-1]["at"] if rows else begun
     read = cache(lambda: _times_read(overview.rows()))
     came = cache(lambda database, lsn: _came(overview.rows(), database, lsn))
+    ended = cache(lambda name: max((at for one, at in read().items() if one.database == name), default=None))
     let_go = cache(lambda database: _let_go(overview.rows(), database))
     for topic, table in topics.items():
         state, readings = states.get(topic, MirrorState()), overview.state.readings.get(table, ())
@@ -162,6 +164,7 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
         if is_held:  # others that move say nothing of it
             known = [state.moved, read().get(table)]
             times = known if any(known) else [newest if state.step else begun]
+            times.append(ended(table.database))
         else:
             is_begun = state.moved or state.step
             moved = [state.moved or newest] if is_begun else [begun, read().get(table)]

@@ -211,6 +211,27 @@ def test_mirror_that_nobody_moves_is_a_trouble_though_another_table_is_read(
     assert about_mirrors(world.report(LATE)) == [], "it has come as far as it can while a snapshot is in flight"
 
 
+def test_mirror_is_not_late_as_soon_as_a_snapshot_of_another_table_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could find out where its rows end in the log while that was reading, however long it did."""
+    monkeypatch.setattr(SystemClock, "now", lambda _: world.server.now)
+    monkeypatch.setattr(OpenReadings, "find_end", lambda *_: None)
+    world.server.now = datetime.now(UTC)
+    world.mirrors.catch_up()
+    make_capture(world.server, world.config).snapshot([world.orders])
+    world.change()
+    world.mirrors.catch_up()
+    with pytest.raises(PowerCutError), cut_at("round-complete"):
+        make_capture(world.server, world.config).snapshot([world.lines])
+    world.server.now += 9 * LATE
+    make_capture(world.server, world.config).snapshot()
+    ended = world.server.now - datetime.now(UTC)
+    assert about_mirrors(world.report(ended)) == []
+    (said,) = about_mirrors(world.report(ended + LATE))
+    assert f"those of {world.orders} wait until it is known" in said
+
+
 def test_mirror_that_waits_for_a_database_that_is_left_out_waits_for_nobody(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
