@@ -268,7 +268,7 @@ class CaptureReport:
     def unfinished(self) -> Sequence[str]:
         """Work that is not done yet: why a capture without troubles is not healthy."""
         found = [f"{table.table} is {_doing(table)}" for table in self.tables if _doing(table)]
-        for table in self.tables:
+        for table in (table for table in self.tables if table.condition != "excluded"):
             if table.lacks:
                 found.append(
                     f"{table.table} lacks changes {table.lacks} (gap.policy=ignore, or no rows are read), until a snapshot of it is taken"

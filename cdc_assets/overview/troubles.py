@@ -60,6 +60,8 @@ def no_longer_captured(overview: CaptureOverview, tables: Sequence[TableReport])
         had_stopped = table.condition == "excluded" and table.reason not in ("", EXCLUDED)
         if had_stopped and table.table.database not in restored:
             yield f"{table.table} is no longer captured. {table.reason}"
+        elif table.condition == "excluded" and table.lacks:
+            yield f"{table.table} is no longer captured. It lacks changes {table.lacks}, without which it went on"
 
 
 def _lost(loss: Loss, config: CaptureConfig) -> str:

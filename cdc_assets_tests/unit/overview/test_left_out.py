@@ -64,3 +64,24 @@ def test_restored_database_is_no_trouble_once_the_settings_leave_it_out(tmp_path
     assert healthy(config, OTHER) == (False, 0)
     assert healthy(less, OTHER) == (True, 1)
     assert healthy(less, DATABASE) == (False, 0), "whatever the letter case"
+
+
+def test_table_that_went_on_without_changes_is_not_unfinished_once_the_settings_leave_it_out(tmp_path: Path) -> None:
+    """No snapshot of it can be taken that would end this; those of others can."""
+    server, config, lines, orders = two_tables(tmp_path, gap_policy="ignore")
+    make_capture(server, config).stream()
+    server.commit((orders, "insert", 94, "lost"), (lines, "insert", 94, "lost"))
+    server.clean_up(server.tick())
+    server.commit((orders, "insert", 95, "kept"))
+    make_capture(server, config).stream()
+    less = replace(config, filters=replace(config.filters, table_exclude=("dbo.orders",)))
+
+    def lacking(settings: CaptureConfig) -> list[str]:
+        unfinished = report_of(CaptureOverview(settings, server), server.now).unfinished
+        return [text.partition(" lacks changes ")[0] for text in unfinished if " lacks changes " in text]
+
+    for _ in range(2):
+        assert (lacking(config), lacking(less)) == ([str(lines), str(orders)], [str(lines)])
+        [said] = report_of(CaptureOverview(less, server), server.now).advice
+        assert said.startswith(f"{orders} is no longer captured. It lacks changes after ")
+        make_capture(server, less).stream()
