@@ -134,7 +134,7 @@ def _topics(settings: CaptureConfig, source: SqlServerSource | None) -> Iterator
     for table in tables:
         if table.status in ("gap", "failed"):
             yield CheckResult.failed("topic", table.name, table.reason, COMPLETE)
-        elif table.status not in ("waiting", "not captured"):
+        elif table.is_whole:
             yield CheckResult("topic", table.topic, True, COMPLETE, COMPLETE)
     yield from _hindered(overview)
     yield from _derived(overview)

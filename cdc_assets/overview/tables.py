@@ -18,7 +18,7 @@ from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.errors import describe_error
 from cdc_assets.lake.audit import Loss
-from cdc_assets.ledger.table_state import Status, TableState
+from cdc_assets.ledger.table_state import EXCLUDED, Status, TableState
 from cdc_assets.overview.server import DatabaseFacts
 from cdc_assets.shared.instances import gap_behind, reads_of
 from cdc_assets.shared.losses import SNAPSHOT_AGAIN
@@ -98,6 +98,11 @@ class TableOverview:
     def position(self) -> Lsn | None:
         """LSN up to which it is complete; None if it does not stream."""
         return self.recorded.position if self.recorded else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong with it, nor was when the settings left it out."""
+        return self.status == "healthy" or (self.status == "excluded" and self.reason == EXCLUDED)
 
 
 @dataclass(frozen=True, slots=True)

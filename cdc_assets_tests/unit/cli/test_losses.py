@@ -129,3 +129,24 @@ def test_rows_that_users_append_to_a_topic_are_no_events(world: World) -> None:
     for count in (2, 4, 100):
         found = newest(lake, topic.name, count)["position"].to_pylist()
         assert (len(found), sorted(found)) == (min(count, 4), found)
+
+
+def test_topic_of_a_table_that_stopped_is_not_complete_because_the_settings_leave_it_out(world: World) -> None:
+    world.sql(
+        "INSERT INTO dbo.orders VALUES (51, 'lost')",
+        "EXEC sys.sp_cdc_disable_table @source_schema = N'dbo', @source_name = N'orders', @capture_instance = N'all'",
+    )
+    world.stream()
+    assert tell(world, "doctor")[0] == 1
+    world.properties["table.exclude.list"] = "dbo.orders"
+
+    def complete() -> list[str]:
+        path = Path(world.lake).parent / "shop.json"
+        path.write_text(json.dumps(world.given))
+        told = json.loads(CliRunner().invoke(app, ["doctor", "--json", "-c", str(path)]).stdout)["checks"]
+        return [check["object"] for check in told if check["check"] == "topic"]
+
+    for _ in range(2):
+        [topic] = complete()
+        assert topic.endswith("lines"), "of the other one nothing is said"
+        world.stream()
