@@ -31,7 +31,7 @@ from cdc_assets.config.engine import OVERRIDES, READ_LIST, EngineConfig
 from cdc_assets.connectors.engine.overview import EngineOverview, EngineTopic
 from cdc_assets.connectors.engine.row_reads import lacking, left_out
 from cdc_assets.connectors.engine.source import LogPoint, Retention, SourceProbe, is_complete, time_of_offset
-from cdc_assets.connectors.engine.topics import routes
+from cdc_assets.connectors.engine.topics import notification_topic, routes
 from cdc_assets.connectors.engine.unread import AskUnread, Unread
 from cdc_assets.core.clocks import seconds_behind
 from cdc_assets.core.identifiers import TableId
@@ -140,7 +140,7 @@ def _report(overview: EngineOverview, asked: Asked, at: datetime) -> CaptureRepo
         troubles=tuple(_troubles(overview, asked)),
         unknown=(
             *_unknown(overview, asked),
-            *_lacking(unread_rows),
+            *_lacking(unread_rows, overview.config),
             *_ahead(databases),
             *_left_waiting(overview, databases, tables, at),
         ),
@@ -203,13 +203,19 @@ def _unread_rows(overview: EngineOverview, answers: Answers | None) -> Mapping[T
     return {table: reason(table) for table in filter(lacking(config, lists, state.read_at), captured)}
 
 
-def _lacking(tables: Mapping[TableId, str]) -> Iterator[Trouble]:
+def _lacking(tables: Mapping[TableId, str], config: EngineConfig) -> Iterator[Trouble]:
+    is_silent = "notification.enabled.channels" in config.properties and not notification_topic(config)
+    step = "materialize its snapshot asset, or request a snapshot of all its rows by the signal job or the signal table"
+    if is_silent and routes(config):  # rows in a topic do not show of which table they are
+        step = (
+            "put sink among notification.enabled.channels, by which it is seen which tables are read, then request a snapshot of all its "
+            "rows by the signal job or the signal table"
+        )
     for table in (table for table, reason in tables.items() if reason == _NOT_READ):
         yield Trouble(
             str(table),
             "whether the lake has all of its rows is not known: the configuration left it out, or rows of it, at the connector's own snapshot or "
-            "for a while since then, and after that its existing rows were not read. Next: materialize its snapshot asset, or request a snapshot of all its "
-            "rows by the signal job or the signal table",
+            f"for a while since then, and after that its existing rows were not read. Next: {step}",
         )
 
 

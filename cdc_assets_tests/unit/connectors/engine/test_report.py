@@ -334,6 +334,9 @@ def test_rows_of_a_new_table_that_nobody_has_read_are_not_known_where_transforms
     for report in (read("db.items1", anew=True, lists=lists), read("shop.db.empty", lists={})):
         assert report.health == "not known"
         assert "db.empty: whether the lake has all of its rows is not known" in report.headline, "a topic is no table"
+    given["notification.enabled.channels"] = "log"
+    [step] = read().next_steps
+    assert step.startswith("put sink among notification.enabled.channels"), "else another read is not seen either"
     assert read("db.empty").health == "healthy"
 
 
