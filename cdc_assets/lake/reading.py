@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
@@ -82,3 +83,22 @@ def _statistics(parquet: pq.ParquetFile, group: int, name: str) -> pq.Statistics
     about = parquet.metadata.row_group(group)
     columns = (about.column(at) for at in range(about.num_columns))
     return next((column.statistics for column in columns if column.path_in_schema == name), None)
+
+
+def newest_position(location: Location, directory: str, path: str, until: str) -> str:
+    """The greatest position of a file up to a bound, by its rows: in Delta's log, and in footers, another program may have cut it. Empty
+    if there is none.
+
+    Raises:
+        LakeError: it cannot be read.
+    """
+    newest = ""
+    with opened(location, directory, path) as parquet:
+        groups = parquet.num_row_groups if has_column(parquet, "position") else 0
+        bounds = [extent(parquet, group, "position") or ("", "~") for group in range(groups)]
+        for group in sorted(range(groups), key=lambda group: bounds[group][1], reverse=True):
+            least, greatest = bounds[group]
+            if least <= until and greatest > newest:
+                found: pa.ChunkedArray = parquet.read_row_group(group, columns=["position"])["position"].cast(pa.string())
+                newest = max(newest, pc.max(found.filter(pc.less_equal(found, until))).as_py() or "")
+    return newest

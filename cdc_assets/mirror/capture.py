@@ -23,6 +23,7 @@ from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.audit import Turns
 from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.placeholders import placeholders
+from cdc_assets.lake.reading import newest_position
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.lake.upkeep import Upkeep
@@ -342,7 +343,12 @@ class CaptureMirrors:
             not about.shape.keyed
         ):  # what was read of it later was given up: its READs are of one moment, at which their LSN is
             target = replace(target, read_later=())
-        target, files = exact_files(target, files, about.coarse, len(generations) - 1)
+
+        def newest_in(file: EventFile, until: str) -> str:
+            directory = about.generations[file.generation].directory
+            return newest_position(self._topics.location, directory, file.path, until)
+
+        target, files = exact_files(target, files, about.coarse, len(generations) - 1, newest_in)
         return MirroredTable(topic, about, target, files, is_partial, halt)
 
     def _chosen(self, state: CaptureState, wanted: Sequence[TableId] | None) -> list[TableId]:

@@ -5,23 +5,31 @@ key may get one by `message.key.columns` later, or another one, or lose it; each
 events tell counts for nothing: a mirror begins when the whole table was read again in a form that holds every digit, and there is
 none before. A mirror that is older has missed what they told, so for it changes were lost up to the last of them. (Not up to that reading:
 every later one would be another loss, which a mirror that is right takes for the end of all that it knew.)
+
+*Where such events end* is decided by positions, not by files: what joins files leaves none of their names, and a reading may have the LSN of
+the last of these events. It sorts after every change of that LSN, and contains them.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from cdc_assets.core.lsn import LSN_WIDTH
 from cdc_assets.core.schema import Column, declared_type
+from cdc_assets.envelope.reads import first_read
 from cdc_assets.errors import ConfigurationError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.evolution import meaning
-from cdc_assets.mirror.steps import Target, window_of
+from cdc_assets.mirror.steps import Target
 from cdc_assets.typemap.exact import coarse_by, exact_setting
 
-_NEVER = 2**62
+_AFTER_LSN = "~"
+"""Sorts after everything of an LSN."""
+_WITH_LSN = re.compile("[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}/")
+"""Begin of a position of which the LSN is whole."""
 
 
 def coarse_tables(
@@ -82,29 +90,52 @@ def _refusal(setting: str, field: pa.Field, column: Column, entry: HistoryEntry)
 
 
 def exact_files(
-    target: Target, files: Sequence[EventFile], coarse: Mapping[int, ConfigurationError], newest: int
+    target: Target,
+    files: Sequence[EventFile],
+    coarse: Mapping[int, ConfigurationError],
+    newest: int,
+    newest_in: Callable[[EventFile, str], str],
 ) -> tuple[Target, tuple[EventFile, ...]]:
     """What a mirror may know, and the files that tell it, without those of shortened keys.
 
     Args:
         newest: number of the topic's newest table.
+        newest_in: the greatest position of a file up to another one, by its rows; empty if there is none.
 
     Raises:
         ConfigurationError: the whole table was not read again after them, or there will be nothing else.
+        LakeError: a file cannot be read.
     """
     if not files and newest in coarse:
         raise coarse[newest]
     exact = tuple(file for file in files if file.generation not in coarse)
     if len(exact) == len(files):
         return target, exact
+    begin, last = _begin(target, exact, newest_in), ""
+    for file in files:
+        if file.generation in coarse:
+            end = _end(file, target.read, begin, newest_in)
+            if end and end >= begin:
+                raise coarse[file.generation]
+            last = max(last, end[:LSN_WIDTH])
+    return replace(target, starts=tuple(sorted({*target.starts, *([last] if last else [])}))), exact
+
+
+def _begin(target: Target, exact: Sequence[EventFile], newest_in: Callable[[EventFile, str], str]) -> str:
+    """The position before which events say nothing since the whole table was read again; empty if it never was.
+
+    An earlier version did not record which READs of an LSN are of that reading: the newest are.
+    """
     read = target.read
-    reading = max(
-        (window_of(file, -1) for file in exact if file.least[:LSN_WIDTH] <= read <= file.greatest[:LSN_WIDTH]),
-        default=-1,
-    )
-    shortened = [file for file in files if file.generation in coarse]
-    for file in shortened:
-        if (file.greatest[:LSN_WIDTH], window_of(file, _NEVER)) > (read, reading):
-            raise coarse[file.generation]
-    last = max(file.greatest[:LSN_WIDTH] for file in shortened)
-    return replace(target, starts=tuple(sorted({*target.starts, last}))), exact
+    if target.reads != first_read(read, None):
+        return target.reads
+    straddling = [file for file in exact if file.least[:LSN_WIDTH] <= read <= file.greatest[:LSN_WIDTH]]
+    newest = max((newest_in(file, read + _AFTER_LSN) for file in straddling), default="")
+    return max(newest[: len(target.reads)], target.reads)
+
+
+def _end(file: EventFile, read: str, begin: str, newest_in: Callable[[EventFile, str], str]) -> str:
+    """The greatest position of a file: as Delta's log tells it, if that decides, for other programs that join files may cut it."""
+    greatest = file.greatest
+    is_sure = greatest < begin or greatest[:LSN_WIDTH] > read
+    return greatest if is_sure and _WITH_LSN.match(greatest) else newest_in(file, _AFTER_LSN)

@@ -8,6 +8,7 @@ from typing import get_args
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
@@ -16,10 +17,16 @@ from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.capture.capture import Capture
 from cdc_assets.config.settings import EventSettings, TimeMode
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import LSN_WIDTH
 from cdc_assets.core.schema import Column
-from cdc_assets.mirror import describe
+from cdc_assets.envelope.reads import first_read
+from cdc_assets.errors import ConfigurationError
+from cdc_assets.lake.events import EventFile
+from cdc_assets.mirror import capture, describe, steps
 from cdc_assets.mirror.capture import CaptureMirrors
+from cdc_assets.mirror.exact_keys import exact_files
 from cdc_assets.mirror.natural import EXACT, converter
+from cdc_assets.mirror.steps import Target
 from cdc_assets.typemap.exact import coarse_by
 from cdc_assets.typemap.mapping import map_column
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, content
@@ -136,6 +143,93 @@ def test_a_mirror_that_begins_behind_events_of_shortened_keys(world: World) -> N
     write(world, "UPDATE dbo.t SET note = N'new' WHERE at = @3'")
     world.mirror()
     assert notes(world) == on_server(world)
+
+
+def join_files(world: World) -> None:
+    """As housekeeping does, or another program by OPTIMIZE: what a name has told of a window is gone."""
+    for directory in (world.lake / TOPIC, world.lake / f"{TOPIC}@2"):
+        table = DeltaTable(str(directory))
+        table.optimize.compact()
+        assert len(table.file_uris()) == 1
+
+
+def end_of(world: World, generation: str) -> str:
+    """LSN of the newest event in one of the topic's tables."""
+    found = DeltaTable(str(world.lake / f"{TOPIC}{generation}")).to_pyarrow_table(columns=["position"])["position"]
+    return str(max(found.to_pylist())[:LSN_WIDTH])
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_joined_files_tell_as_much_as_those_that_they_are_made_of(
+    world: World, monkeypatch: pytest.MonkeyPatch, goes_on: bool, is_recorded: bool
+) -> None:
+    """Though the table was read again at the LSN of the last event of a shortened key, and files hold events of before and of after it."""
+    world.mirror()
+    in_mode(world, "connect")
+    write(world, "DELETE FROM dbo.t WHERE at = @5'")
+    write(world, "UPDATE dbo.t SET note = N'new' WHERE at = @3'")
+    in_mode(world, "adaptive")
+    if not is_recorded:  # by an earlier version
+        state = steps.target_of
+        monkeypatch.setattr(capture, "target_of", lambda known, *given: state(replace(known, snapshot_id=None), *given))
+    assert "time.precision.mode" in refusal(world), "the table was not read again"
+    read_again(world)
+    assert end_of(world, "") == end_of(world, "@2")
+    if goes_on:
+        write(world, "INSERT INTO dbo.t VALUES (@8', N'8')", "DELETE FROM dbo.t WHERE at = @1'")
+    join_files(world)
+    for anew in (False, True):
+        world.mirror(anew=anew)
+        assert notes(world) == on_server(world)
+
+
+def test_a_reading_with_shortened_keys_at_the_lsn_of_an_exact_one_counts_for_nothing(world: World) -> None:
+    world.mirror()
+    in_mode(world, "connect")
+    read_again(world)
+    in_mode(world, "adaptive")
+    write(world, "UPDATE dbo.t SET note = N'new' WHERE at = @3'")
+    DeltaTable(str(world.lake / TOPIC)).optimize.compact()
+    assert "time.precision.mode" in refusal(world)
+    read_again(world)
+    DeltaTable(str(world.lake / TOPIC)).optimize.compact()
+    world.mirror()
+    assert notes(world) == on_server(world)
+
+
+def test_bounds_that_another_program_has_cut_are_not_believed() -> None:
+    """Nor that a file goes on for ever of which it has told none."""
+    read, reads = "00000027:00000a98:0003", first_read("00000027:00000a98:0003", 4)
+    change, coarse_read = f"{read}/00000002/{read}/1", f"{read}/ffffffff/00000004:0000/7"
+    later = "00000027:00000a98:0004/00000001/00000027:00000a98:0004/1"
+    error = ConfigurationError("time.precision.mode", "connect", "another", "set it")
+    target = Target(read, read, 9, reads=reads)
+    for told, true, is_over in (
+        (change, change, True),
+        (coarse_read, coarse_read, True),
+        (f"{read}/ffffffff/\U0010ffff", coarse_read, True),
+        ("00000027:0\U0010ffff", change, True),
+        ("~", change, True),
+        ("~", first_read(read, 4), False),
+        ("~", later, False),
+        (later, later, False),
+        (f"{read}/ffffffff/\U0010ffff", first_read(read, 4), False),
+    ):
+        files = [EventFile(0, "exact", 1, reads, reads), EventFile(1, "coarse", 1, "", told)]
+
+        def newest_in(file: EventFile, until: str, true: str = true) -> str:
+            assert file.path == "coarse"
+            return true
+
+        if is_over:
+            assert exact_files(target, files, {1: error}, 0, newest_in) == (
+                replace(target, starts=(read,)),
+                (files[0],),
+            )
+        else:
+            with pytest.raises(ConfigurationError):
+                exact_files(target, files, {1: error}, 0, newest_in)
 
 
 def test_a_later_reading_of_the_table_takes_no_history(world: World) -> None:
