@@ -12,26 +12,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_assets.kernels import Numbers
+from cdc_assets.kernels import mask_of
 from cdc_assets.mirror.fold import equal_rows
 from cdc_assets.mirror.shape import FROM_LSN, TO_LSN
 
 MAX_CHANGED = 1000
-"""Rows of a leaf that are listed; all others are only counted."""
+"""Rows of a leaf that are listed of those that the server has, and of those that only the mirror has; all others are only counted."""
 COUNT = "__count"
-"""Column of rows: how many there are, of the mirror's with a key how many have it, of the server's without a key."""
+"""Column of rows: how many there are with the key, or without a key how many there are of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """What differs in a leaf.
 
+    Both sides are cut at the same keys: if a row is listed on one side only, the other side lacks it.
+
     Args:
         rows: how many the server has.
         mirrored: how many the mirror has.
-        server: rows of the server that the mirror has otherwise, or not, as an Arrow IPC stream.
-        mirror: rows of the mirror that the server has otherwise, or not.
-        more: number of rows that differ and are not listed.
+        server: rows of the server that the mirror has otherwise, or not, as an Arrow IPC stream; one for each key.
+        mirror: rows of the mirror that the server has otherwise, or not; likewise.
+        more: number of keys that differ and are not listed.
+        more_absent: number of those of them that only the mirror has.
     """
 
     rows: int
@@ -39,6 +42,7 @@ class Found:
     server: bytes
     mirror: bytes
     more: int = 0
+    more_absent: int = 0
 
 
 def pack(table: pa.Table) -> bytes:
@@ -55,67 +59,66 @@ def unpack(data: bytes) -> pa.Table:
         return reader.read_all()
 
 
-def compare_keyed(server: pa.Table, read: pa.Array, mirror: pa.Table, known: pa.Array, names: Sequence[str]) -> Found:
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Rows of one side.
+
+    Args:
+        keys: what identifies each of them.
+    """
+
+    rows: pa.Table
+    keys: pa.Array
+
+    def counts(self, keys: pa.Array) -> pa.Array:
+        """How many rows each of some keys has."""
+        counted = pc.value_counts(self.keys)
+        return pc.fill_null(counted.field("counts").take(pc.index_in(keys, value_set=counted.field("values"))), 0)
+
+    def listed(self, keys: pa.Array) -> bytes:
+        """The first row of each of some keys that it has, with their number."""
+        keys = keys.filter(pc.is_in(keys, value_set=self.keys))
+        rows = self.rows.take(pc.index_in(keys, value_set=self.keys))
+        return pack(rows.append_column(COUNT, self.counts(keys)))
+
+
+def compare_keyed(server: Side, mirror: Side, names: Sequence[str], *, unique: bool = True) -> Found:
     """Compare rows by their keys; rows of the mirror that share one are never right.
 
     Args:
-        read: keys of the server's rows; a row that moved while it was read may be there twice.
-        known: keys of the mirror's rows.
         names: columns that are compared.
+        unique: whether no two rows of the server share a key. Then it may be there twice if it moved while it was read; else a mirror
+            cannot hold both.
     """
-    at = pc.index_in(read, value_set=known)
-    matched = np.flatnonzero(np.asarray(pc.is_valid(at)))
-    places = at.take(pa.array(matched))
-    same = equal_rows(server.take(pa.array(matched)), mirror.take(places), names)
-    counted = pc.value_counts(known)
-    twice = counted.filter(pc.greater(counted.field("counts"), 1))
-    agreeing = read.take(pa.array(matched[same]))
-    agreeing = agreeing.filter(pc.invert(pc.is_in(agreeing, value_set=twice.field("values"))))
-    counts = pc.fill_null(twice.field("counts").take(pc.index_in(known, value_set=twice.field("values"))), 1)
-    mirror = mirror.append_column(COUNT, counts)
-    differs = np.asarray(pc.invert(pc.is_in(read, value_set=agreeing)))
-    otherwise = np.asarray(pc.invert(pc.is_in(known, value_set=agreeing)))
-    return _found(server, mirror, np.flatnonzero(differs), np.flatnonzero(otherwise))
+    at = pc.index_in(server.keys, value_set=mirror.keys)
+    matched = pa.array(np.flatnonzero(mask_of(pc.is_valid(at))))
+    same = equal_rows(server.rows.take(matched), mirror.rows.take(at.take(matched)), names)
+    agreeing = pc.unique(server.keys.take(matched).filter(pa.array(same)))
+    for side in (mirror,) if unique else (mirror, server):
+        agreeing = agreeing.filter(pc.equal(side.counts(agreeing), 1))
+    every = pc.unique(pa.concat_arrays([server.keys, mirror.keys]))
+    return _found(server, mirror, every.filter(pc.invert(pc.is_in(every, value_set=agreeing))))
 
 
-def compare_multiset(
-    server: pa.Table, read: pa.Array, mirror: pa.Table, known: pa.Array, names: Sequence[str]
-) -> Found:
+def compare_multiset(server: Side, mirror: Side, names: Sequence[str], *, unique: bool = False) -> Found:
     """Compare rows without a key: how many of each there are; see `compare_keyed`."""
-    del names
-    here, first_here, there, first_there = *_counted(read), *_counted(known)
-    differing = {code for code in here.keys() | there.keys() if here.get(code) != there.get(code)}
-    chosen = sorted((first_here[code], here[code]) for code in differing if code in here)
-    other = sorted((first_there[code], there[code]) for code in differing if code in there)
-    found = _found(
-        _with_counts(server, chosen),
-        _with_counts(mirror, other),
-        np.arange(len(chosen)),
-        np.arange(len(other)),
-    )
-    return Found(server.num_rows, mirror.num_rows, found.server, found.mirror, found.more)
+    del names, unique
+    every = pc.unique(pa.concat_arrays([server.keys, mirror.keys]))
+    return _found(server, mirror, every.filter(pc.not_equal(server.counts(every), mirror.counts(every))))
 
 
-def _counted(codes: pa.Array) -> tuple[dict[bytes, int], dict[bytes, int]]:
-    """How often each code occurs, and where first."""
-    counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(codes).to_pylist()}
-    firsts = pc.index_in(pa.array(list(counts), codes.type), value_set=codes).to_pylist()
-    return counts, dict(zip(counts, firsts, strict=True))
-
-
-def _with_counts(rows: pa.Table, chosen: Sequence[tuple[int, int]]) -> pa.Table:
-    taken = rows.take(pa.array([at for at, _ in chosen], pa.int64()))
-    return taken.append_column(COUNT, pa.array([count for _, count in chosen], pa.int64()))
-
-
-def _found(server: pa.Table, mirror: pa.Table, differs: Numbers, otherwise: Numbers) -> Found:
-    more = max(0, len(differs) - MAX_CHANGED, len(otherwise) - MAX_CHANGED)
+def _found(server: Side, mirror: Side, differing: pa.Array) -> Found:
+    ordered = differing.take(pc.array_sort_indices(differing))
+    present = pc.is_in(ordered, value_set=server.keys)
+    here, absent = ordered.filter(present), ordered.filter(pc.invert(present))
+    listed = pa.concat_arrays([here[:MAX_CHANGED], absent[:MAX_CHANGED]])
     return Found(
-        server.num_rows,
-        mirror.num_rows,
-        pack(server.take(pa.array(differs[:MAX_CHANGED], pa.int64()))),
-        pack(mirror.take(pa.array(otherwise[:MAX_CHANGED], pa.int64()))),
-        more,
+        server.rows.num_rows,
+        mirror.rows.num_rows,
+        server.listed(listed),
+        mirror.listed(listed),
+        len(differing) - len(listed),
+        max(0, len(absent) - MAX_CHANGED),
     )
 
 
@@ -138,6 +141,11 @@ def was_so(row: Row | None, versions: Sequence[Row], since: str, names: Sequence
             return True
         reached = max(reached, end)
     return reached < "~"
+
+
+def were_so_many(count: int, versions: Sequence[Row]) -> bool:
+    """Whether one row may have been read so often under a key: at most once in each of its versions, for it may move with each change."""
+    return count <= max(1, len(versions))
 
 
 def was_so_often(count: int, versions: Sequence[Row], since: str) -> bool:

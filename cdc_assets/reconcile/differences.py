@@ -15,7 +15,7 @@ from cdc_assets.envelope.rules import MASKED
 from cdc_assets.lake.keys import bound_key
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.shape import TO_LSN
-from cdc_assets.reconcile.compare import COUNT, Found, Row, unpack, was_so, was_so_often
+from cdc_assets.reconcile.compare import COUNT, Found, Row, unpack, was_so, was_so_often, were_so_many
 from cdc_assets.reconcile.progress import SHOWN, Difference, Texts
 from cdc_assets.reconcile.subject import Subject
 from cdc_assets.reconcile.tasks import CODE, TEXT, VersionsTask, versions
@@ -35,12 +35,14 @@ class Candidates:
         server: by what identifies rows; likewise `mirror`.
         places: key of each of them in the mirror's order.
         more: number of rows that differ and are only counted.
+        more_absent: number of those of them that only the mirror has.
     """
 
     subject: Subject
     rows: int = 0
     mirrored: int = 0
     more: int = 0
+    more_absent: int = 0
     server: Side = field(default_factory=dict)
     mirror: Side = field(default_factory=dict)
     places: Mapping[object, object] = field(default_factory=dict)
@@ -68,9 +70,16 @@ class Candidates:
         return {code for code, row in self.mirror.items() if _count(row) > 1}
 
     @property
+    def shared(self) -> set[object]:
+        """Keys that more than one row of the server has: a mirror holds one of them, whichever was read or changed last."""
+        if not self.subject.compared.shape.keyed:
+            return set()
+        return {code for code, row in self.server.items() if _count(row) > 1}
+
+    @property
     def _read_again(self) -> list[Row]:
-        doubled = self.doubled
-        return [row for code, row in self.server.items() if code not in doubled]
+        others = self.doubled | self.shared
+        return [row for code, row in self.server.items() if code not in others]
 
     @property
     def _gone(self) -> list[Row]:
@@ -80,12 +89,12 @@ class Candidates:
     @property
     def present(self) -> int:
         """Number of rows that a READ mends: those of the server. Without a key READs show how many copies there are."""
-        return len(self._read_again) + self.more
+        return len(self._read_again) + self.more - self.more_absent
 
     @property
     def absent(self) -> int:
         """Number of those that only the mirror has."""
-        return len(self._gone)
+        return len(self._gone) + self.more_absent
 
     @property
     def absent_keys(self) -> pa.Table:
@@ -122,7 +131,7 @@ class Candidates:
 
     def shown(self) -> Iterator[Difference]:
         """The first of them."""
-        about, doubled = self.subject.compared, self.doubled
+        about, doubled, shared = self.subject.compared, self.doubled, self.shared
         keys = [part.name for part in about.shape.key] if about.shape.keyed else list(about.names)
         for code in self.codes[:SHOWN]:
             here, there = self.server.get(code), self.mirror.get(code)
@@ -131,8 +140,11 @@ class Candidates:
             names = [name for name in about.names if name not in keys]
             if here is not None and there is not None:
                 names = [name for name in about.names if here[name] != there[name]]
+            counts = {"rows": str(_count(here))}, {"rows": str(_count(there))}
+            if code in shared and code not in doubled:
+                yield Difference("more than once on the server", key, *counts)
+                continue
             if not about.shape.keyed:
-                counts = {"rows": str(_count(here))}, {"rows": str(_count(there))}
                 kind = "not in the mirror" if _count(here) > _count(there) else "not on the server"
                 yield Difference(kind, key, *counts)
                 continue
@@ -175,7 +187,8 @@ def candidates_of(subject: Subject, results: Sequence[Found]) -> Candidates:
                 side.update(zip(codes, rows.to_pylist(), strict=True))
                 places.update(zip(codes, about.shape.keys(rows).to_pylist(), strict=True))
     totals = (sum(found.rows for found in results), sum(found.mirrored for found in results))
-    return Candidates(subject, *totals, sum(found.more for found in results), server, mirror, places)
+    more = (sum(found.more for found in results), sum(found.more_absent for found in results))
+    return Candidates(subject, *totals, *more, server, mirror, places)
 
 
 def settled(found: Candidates, since: str, tables: MirrorTables, runner: TaskRunner) -> Candidates:
@@ -190,17 +203,20 @@ def settled(found: Candidates, since: str, tables: MirrorTables, runner: TaskRun
     ):
         for row in unpack(data).to_pylist():
             known[row[CODE]].append(row)
-    about, doubled = found.subject.compared, found.doubled
+    about, read_twice = found.subject.compared, found.shared
+    shared = {code for code in read_twice if not were_so_many(_count(found.server[code]), known[code])}
+    sure = found.doubled | shared
 
     def is_in_flight(code: object) -> bool:
         row = found.server.get(code)
-        if code in doubled:
+        if code in sure:
             return False
         if about.shape.keyed:
             return was_so(row, known[code], since, about.names)
         return was_so_often(_count(row), known[code], since)
 
-    return found.only({code for code in found.codes if not is_in_flight(code)})
+    server = {code: {**row, COUNT: 1} if code in read_twice - shared else row for code, row in found.server.items()}
+    return replace(found, server=server).only({code for code in found.codes if not is_in_flight(code)})
 
 
 def _tasks(found: Candidates, since: str, tables: MirrorTables) -> Iterator[VersionsTask]:

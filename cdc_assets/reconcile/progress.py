@@ -27,7 +27,7 @@ class Difference:
     """A row that the server and the mirror do not have alike.
 
     Args:
-        kind: `differs`, `not in the mirror`, `not on the server` or `more than once in the mirror`.
+        kind: `differs`, `not in the mirror`, `not on the server`, `more than once in the mirror` or `more than once on the server`.
         key: its key, or without one the row.
         server: columns that differ, as the server has them; empty if it lacks the row.
         mirror: likewise as the mirror has them.
@@ -62,6 +62,7 @@ class Pass:
         doubled: keys that more than one row of the mirror has.
         before: rows that were known to differ when it began, and that nobody had repaired.
         made: when the mirror was made that is compared: one that was rebuilt since, or is in a new lake, is another one.
+        shared: keys that more than one row of the server has.
     """
 
     object_id: int
@@ -83,6 +84,7 @@ class Pass:
     doubled: int = 0
     before: int = 0
     made: str = ""
+    shared: int = 0
 
     @property
     def left(self) -> int:
@@ -115,6 +117,12 @@ class Pass:
             text += f" {self.removed:,} of them are removed from the mirror; the topic has them still."
         if self.doubled:
             text += f" {self.doubled:,} are in the mirror more than once: rebuild it (cdc-assets mirror --rebuild)."
+        if self.shared:
+            text += (
+                f" {self.shared:,} keys have more than one row on the server, and a mirror has one row for each: name further columns in "
+                "message.key.columns, so that no two rows agree in them, or take the entry of the table out, so that it has no key; then "
+                "read the table again (cdc-assets capture --table)."
+            )
         if self.removed < self.absent:
             text += (
                 " --repair removes them from the mirror, up to a thousand in all, and none of a table without a key that has large "
@@ -138,6 +146,7 @@ class Pass:
             absent=self.absent + made.absent,
             removed=self.removed + made.removed,
             doubled=self.doubled + made.doubled,
+            shared=self.shared + made.shared,
             asked=self.asked,
             waiting=self.waiting + made.waiting,
             keys=(*self.keys, *made.keys),

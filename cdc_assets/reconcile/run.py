@@ -230,11 +230,12 @@ class Reconciler:
             lsn=since,
             at=self._clock.now().isoformat(),
             doubled=len(found.doubled),
+            shared=len(found.shared - found.doubled),
         )
         if wishes.repair and found.absent:
             turn.require()
             made = replace(made, removed=self._removed(table, since, found))
-        if not wishes.repair or not found.texts:
+        if not wishes.repair or not found.present:
             return made
         if found.more or not subject.tells or len(found.texts) + named > MAX_KEYS:
             return replace(made, waiting=found.present, spans=tuple(ranges))

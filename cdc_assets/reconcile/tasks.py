@@ -25,7 +25,7 @@ from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.pieces import Piece, portions, staged_batches, staged_file
 from cdc_assets.mirror.files import read_rows
 from cdc_assets.mirror.shape import FROM_LSN, LSN, TO_LSN, Shape
-from cdc_assets.reconcile.compare import Found, compare_keyed, compare_multiset, pack
+from cdc_assets.reconcile.compare import Found, Side, compare_keyed, compare_multiset, pack
 from cdc_assets.shared.statements import Statement
 
 _PORTION_ROWS = 128 * 1024
@@ -168,9 +168,9 @@ def compare(task: CompareTask) -> Found:
         place = about.location.uri(about.staging)
         raise trouble(f"Staged rows in {place} cannot be read", error, "run it again") from error
     staged = pa.Table.from_batches(batches, about.staged).combine_chunks()
-    codes = about.codes(staged)
     made = compare_keyed if about.shape.keyed else compare_multiset
-    return made(staged, codes, rows, about.codes(rows), about.names)
+    server, mirror = (Side(side, about.codes(side)) for side in (staged, rows))
+    return made(server, mirror, about.names, unique=about.shape.own_key)
 
 
 def _within(column: pa.ChunkedArray, spans: Sequence[tuple[object, object]]) -> pa.Array:

@@ -1,12 +1,17 @@
 """Tables with keys and rules of all kinds that are compared with the server, and mended."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from cdc_assets.config.settings import ColumnRule
 from cdc_assets.errors import InvalidValueError
+from cdc_assets.reconcile import tasks
 from cdc_assets.reconcile.run import Reconciler
 from cdc_assets_tests.unit.reconcile.world import World
 from mssql_standin.control import StandIn
@@ -153,3 +158,57 @@ def test_rows_from_before_a_rule_are_shown_masked_too(server: StandIn, tmp_path:
     found = world.reconcile()
     assert found.differing
     assert not [text for text in ("k1", "k2", "s1", "s2", "1234", "5678") if text in repr(found.first)]
+
+
+def test_rows_that_share_a_message_key_are_told(server: StandIn, tmp_path: Path) -> None:
+    """A mirror has one of them, so it does not equal the server, though that one agrees with a row of it; no READ changes that."""
+    world = World(
+        server,
+        str(tmp_path),
+        "id int NOT NULL, note nvarchar(9)",
+        "(1, N'a'), (1, N'b'), (1, N'b'), (2, N'c')",
+        message_key_columns=("dbo.t:id",),
+    )
+    found = world.reconcile(repair=True)
+    assert [(one.kind, one.key, one.server, one.mirror) for one in found.first] == [
+        ("more than once on the server", {"id": "1"}, {"rows": "3"}, {"rows": "1"})
+    ]
+    assert (found.rows, found.mirrored, found.differing, found.shared) == (4, 2, 1, 1)
+    assert (found.asked, found.removed, found.left) == (0, 0, 1)
+    assert "1 keys have more than one row on the server" in found.summary
+    assert "message.key.columns" in found.summary
+    world.change("DELETE FROM dbo.t WHERE note = N'b'")
+    assert [one.kind for one in world.reconcile(repair=True).first] == ["not in the mirror"]
+    for _ in range(2):
+        world.follow()
+    assert world.reconcile().differing == 0
+    assert world.rows() == world.on_server("id, note")
+
+
+def test_a_row_that_is_read_in_two_of_its_versions_shares_its_message_key_with_none(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may move while it is read; not more often than it changes."""
+    world = World(
+        server,
+        str(tmp_path),
+        "id int NOT NULL, note nvarchar(9)",
+        "(1, N'a'), (2, N'b')",
+        message_key_columns=("dbo.t:id",),
+    )
+    staged = tasks.staged_batches
+    times, changes = 2, iter(range(9))
+
+    def moved(*given: Any) -> Iterator[pa.RecordBatch]:
+        world.sql(f"UPDATE dbo.t SET note = N'{next(changes)}' WHERE id = 1")
+        world.follow()
+        batches = list(staged(*given))
+        yield from batches
+        for _ in range(times - 1):
+            for batch in batches:
+                yield batch.filter(pc.equal(batch["id"], 1))
+
+    monkeypatch.setattr(tasks, "staged_batches", moved)
+    assert world.reconcile().differing == 0
+    times = 4
+    assert [one.kind for one in world.reconcile().first] == ["more than once on the server"]
