@@ -182,12 +182,13 @@ class CaptureMirrors:
         record = RecordedHindrances(self._topics.location, self._config.events.topic_prefix)
         record.update("mirrors", troubles, {ALL, *asked}, began, self._clock.now())
 
-    def remove(self, table: TableId, lsn: str, keys: pa.Table) -> int:
+    def remove(self, table: TableId, lsn: str, keys: pa.Table, window: int | None = None) -> int:
         """Remove rows that the server lacks, though no event says so; to be taken with the mirror's next step.
 
         Args:
             lsn: that the mirror had reached before the server was read: events behind it win.
             keys: values of the columns of the mirror's key.
+            window: that it had read: READs of later ones win, too; None if READs at that LSN do not.
 
         Returns:
             Number of rows that go: not more than can be kept.
@@ -201,7 +202,7 @@ class CaptureMirrors:
         rows: int = min(keys.num_rows, MAX_MISSING - sum(absence.rows for absence in state.absences))
         if rows > 0 and state.step:
             now = self._clock.now()
-            absence = MissingRows.of(lsn, int(now.timestamp() * 1_000_000), keys.slice(0, rows))
+            absence = MissingRows.of(lsn, int(now.timestamp() * 1_000_000), keys.slice(0, rows), window)
             self._ledger.record_absence(now, topic, absence)
             return rows
         return 0

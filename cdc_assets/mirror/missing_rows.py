@@ -1,8 +1,8 @@
 """Rows that a comparison did not find on the server, and that no event removes: nothing has logged that they went.
 
-The ledger keeps them, each with the mirror's LSN before the server was read. At that LSN they are gone from the mirror, as if an event said so:
-events behind it win, and a mirror that is rebuilt from its topic takes them at the same place. The topic stays as it is, for its
-events are those of the log.
+The ledger keeps them, each with the mirror's LSN before the server was read, and the newest window that it had read. There they are gone from
+the mirror, as if an event said so: events behind it win, also READs of later windows at that LSN, and a mirror that is rebuilt from its topic
+takes them at the same place. The topic stays as it is, for its events are those of the log.
 
 *Why a step that is repeated makes the same.* Its plan says how many of them it knows. Those that it takes are identified by their LSNs, and by
 which of them a complete step has taken before.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from cdc_assets.envelope.reads import first_read
 from cdc_assets.lake.row_shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION
 from cdc_assets.mirror.natural import cast
 from cdc_assets.mirror.shape import Shape
@@ -34,6 +35,7 @@ class MissingRows:
         rows: number of rows.
         keys: of these, as an Arrow IPC stream in base64.
         taken: whether a complete step has taken them.
+        window: number of a window, READs of which and of earlier ones the mirror knew; None for all of the LSN (an earlier version).
     """
 
     lsn: str
@@ -41,17 +43,18 @@ class MissingRows:
     rows: int
     keys: str
     taken: bool = False
+    window: int | None = None
 
     @classmethod
-    def of(cls, lsn: str, at: int, keys: pa.Table) -> "MissingRows":
+    def of(cls, lsn: str, at: int, keys: pa.Table, window: int | None = None) -> "MissingRows":
         """Rows with these values in the columns of the key."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, keys.schema) as writer:
             writer.write_table(keys)
-        return cls(lsn, at, keys.num_rows, base64.b64encode(sink.getvalue()).decode())
+        return cls(lsn, at, keys.num_rows, base64.b64encode(sink.getvalue()).decode(), window=window)
 
     def events(self, shape: Shape) -> pa.Table:
-        """As events, after all others of their LSN; none if rows have another key now."""
+        """As events, after all others of their LSN that the mirror knew; none if rows have another key now."""
         with pa.ipc.open_stream(base64.b64decode(self.keys)) as reader:
             keys = reader.read_all()
         if {part.name for part in shape.key} != set(keys.column_names):
@@ -65,7 +68,8 @@ class MissingRows:
             else pa.repeat(pa.scalar(own.get(field.name), field.type), self.rows)
             for field in shape.events
         ]
+        head = self.lsn if self.window is None else first_read(self.lsn, self.window - 1)
         # events with one position count once
-        positions = pa.array([f"{self.lsn}~{self.at:020d}/{number:04d}" for number in range(self.rows)], pa.string())
+        positions = pa.array([f"{head}~{self.at:020d}/{number:04d}" for number in range(self.rows)], pa.string())
         columns[shape.events.get_field_index(POSITION)] = positions
         return pa.Table.from_arrays(columns, schema=shape.events)

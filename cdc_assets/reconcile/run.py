@@ -271,7 +271,7 @@ class Reconciler:
         keys = found.absent_keys
         for _ in range(_ATTEMPTS if keys.num_rows else 0):
             with suppress(FencedError):  # a run keeps the mirror at this moment
-                removed = self._mirrors.remove(table, since, keys)
+                removed = self._mirrors.remove(table, since, keys, found.subject.window)
                 self._follow(table)
                 return removed
             self._clock.sleep(_POLL_S)
@@ -382,4 +382,4 @@ class Reconciler:
             raise PreflightError(
                 f"{table} is gone, or was created again. Next: let the capture find out, then compare again."
             )
-        return subject_of(self._config, self._topics, self._mirrors, state, schema, mirror.lsn)
+        return subject_of(self._config, self._topics, self._mirrors, state, schema, mirror)

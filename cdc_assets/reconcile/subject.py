@@ -25,6 +25,7 @@ from cdc_assets.ledger.table_state import TableState
 from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.leaves import Leaf
+from cdc_assets.mirror.ledger import MirrorState
 from cdc_assets.mirror.natural import EXACT
 from cdc_assets.reconcile.tasks import Compared, CompareTask, ReadTask
 from cdc_assets.shared.statements import source_text
@@ -45,6 +46,7 @@ class Subject:
         text_columns: the key's columns, or without a key those that can identify rows.
         column: column of the mirror by which ranges are cut on both sides; None if only the server can.
         lsn: up to which the mirror is right.
+        window: greatest number of a window that it has read.
         hidden: names of the mirror's columns whose values are never shown: those that a rule changes, and those of the
             key that events do not show.
         tells: whether the texts of a row's key may be recorded: no rule hides any of its columns.
@@ -59,6 +61,7 @@ class Subject:
     text_columns: tuple[Column, ...]
     column: str | None
     lsn: str
+    window: int
     hidden: frozenset[str] = frozenset()
     tells: bool = True
 
@@ -136,7 +139,7 @@ def subject_of(
     mirrors: CaptureMirrors,
     state: TableState,
     schema: TableSchema,
-    lsn: str,
+    known: MirrorState,
 ) -> Subject:
     """What is known of a table and its mirror.
 
@@ -179,7 +182,18 @@ def subject_of(
     )
     tells = not any(hides(table, column.name, events) for column in texts)
     return Subject(
-        topic, schema, plan, compared, reader, generation, texts, _cut_by(compared, schema), lsn, hidden, tells
+        topic,
+        schema,
+        plan,
+        compared,
+        reader,
+        generation,
+        texts,
+        _cut_by(compared, schema),
+        known.lsn,
+        known.window,
+        hidden,
+        tells,
     )
 
 

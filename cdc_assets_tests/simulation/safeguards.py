@@ -314,7 +314,7 @@ MUTANTS = (
     Mutant(
         "rows that the server lacks are not removed",
         "reconcile/run.py",
-        "                removed = self._mirrors.remove(table, since, keys)\n",
+        "                removed = self._mirrors.remove(table, since, keys, found.subject.window)\n",
         "                removed = keys.num_rows\n",
     ),
     Mutant(

@@ -13,8 +13,11 @@ import pytest
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.sqlserver.bulk import MssqlBulkSource
 from cdc_assets.adapters.sqlserver.source import SqlServerSource
+from cdc_assets.adapters.threads import LocalRunner
+from cdc_assets.capture.capture import Capture
 from cdc_assets.capture.reset import Reset
 from cdc_assets.core.identifiers import TableId
+from cdc_assets.core.lsn import LSN_WIDTH
 from cdc_assets.errors import CaptureNotReadyError, IncompleteReadError, PreflightError
 from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import CaptureState, LogHistory
@@ -119,6 +122,21 @@ def test_a_row_that_came_again_before_it_was_removed_stays(world: World) -> None
     for anew in (False, True):
         assert not world.mirrors().catch_up(anew=anew)
         assert {row for row in world.on_server("id, note, big") if "'id': 4," not in row} == set(world.rows())
+
+
+def test_a_row_that_was_read_again_where_it_was_missing_is_in_a_mirror_that_is_made_anew(world: World) -> None:
+    """Nothing was committed between, so the READ has the LSN at which the row was missing; its window is a later one."""
+    world.behind_the_log("DELETE FROM dbo.t WHERE id IN (3, 4)")
+    assert world.reconcile(repair=True).removed == 2
+    world.behind_the_log("INSERT INTO dbo.t VALUES (3, N'again', N'A')")
+    with SqlServerSource(world.config.connection) as source:
+        bulk = MssqlBulkSource(world.config.connection)
+        Capture(world.config, source, bulk, LocalRunner(2), SystemClock()).snapshot([world.table])
+    [absence] = world.mirrors().states()[world.topic].absences
+    assert absence.lsn in {row["position"][:LSN_WIDTH] for row in world.events(world.table) if "again" in repr(row)}
+    for anew in (False, True):
+        assert not world.mirrors().catch_up(anew=anew)
+        assert world.rows() == world.on_server("id, note, big")
 
 
 def test_no_more_rows_are_removed_than_the_ledger_may_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
