@@ -23,6 +23,8 @@ from cdc_assets.mirror.shape import COMMENT, comment_of, is_of_source
 
 _RECENT = 20
 """Commits among which that of a step in flight is: nothing else is committed before it is complete, but by other programs."""
+REBUILT = "rebuilt"
+"""In what a commit says of a step: that it holds all that there is, and nothing is left of the steps before."""
 
 
 def current_directory(topic: str) -> str:
@@ -75,6 +77,12 @@ class MirrorTables:
         handle = self.tables.open(directory)
         commits = [] if handle is None else handle.history(_RECENT)
         return next((commit for commit in commits if commit.get("step") == str(step)), {})
+
+    def is_rebuilt_since(self, directory: str, step: int) -> bool:
+        """Whether a step after another one has rebuilt a table, as far back as its log is examined."""
+        handle = self.tables.open(directory)
+        commits = [] if handle is None else handle.history(_RECENT)
+        return any(REBUILT in commit and int(commit.get("step", -1)) > step for commit in commits)
 
     def files(self, directory: str) -> list[tuple[str, int, int]]:
         """Path, bytes and rows of each file of a table."""

@@ -16,7 +16,7 @@ from deltalake import Schema
 
 from cdc_assets.lake.replacing import Fence, NewFile, Replacement, replace_files
 from cdc_assets.mirror.columns import is_widened
-from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
+from cdc_assets.mirror.delta import REBUILT, MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.jobs import Jobs
 from cdc_assets.mirror.shape import TO_LSN
 from cdc_assets.mirror.tasks import FoldResult
@@ -92,6 +92,7 @@ def fold_commits(
     is_retyped = known is not None and work.history is not None and not is_widened(known, work.history)
     converted = jobs.converted(work) if is_retyped and not planned.whole else []
     about = {"step": str(planned.step), "from_lsn": planned.after, "to_lsn": planned.until, EVENTS: events_of(results)}
+    about |= {REBUILT: "true"} if planned.whole else {}
 
     def wanted(
         schema: pa.Schema, add: Sequence[NewFile], remove: Sequence[str], about: Mapping[str, str], *, whole: bool

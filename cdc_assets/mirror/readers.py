@@ -3,7 +3,8 @@
 `current` and `history` together hold each version of each row once: those of `current` are valid until further notice.
 While a step is being committed, `history` is a moment ahead: versions that the step has ended are then in both. A reader leaves out of
 `history` what steps after that of `current` have ended; a view cannot, and shows it twice for that moment. The LSN that is
-published does not tell which these are: it was read before, and `current` may have gone further since.
+published does not tell which these are: it was read before, and `current` may have gone further since. Between the two commits of a
+rebuild nobody can tell the versions that belong to `current`: then none are read.
 """
 
 import logging
@@ -24,6 +25,8 @@ from cdc_assets.mirror.spans import Span, before, span_of
 
 log = logging.getLogger(__name__)
 
+_TRIES = 3
+"""Rebuilds that end while a mirror is read; of one that does not, nobody knows whether it lives."""
 Listed = tuple[str, Sequence[str], pa.Schema]
 """Directory, files and columns of a table."""
 
@@ -69,10 +72,9 @@ class MirrorReader:
         """All versions; those that are valid now have no end.
 
         Raises:
-            LakeError: there is no such mirror.
+            LakeError: there is no such mirror, or it is being rebuilt at this moment.
         """
-        step, listed = self._listed_at_step()
-        now, ended = self._rows(*listed), self._read(history_directory(self._topic))
+        step, now, ended = self._both()
         ended = ended.filter(pc.less_equal(ended[STEP], step))
         names = [FROM_LSN if name == LSN else FROM_AT if name == CHANGED_AT else name for name in now.column_names]
         now, ended = now.rename_columns(names), ended.drop_columns([STEP])
@@ -129,6 +131,22 @@ class MirrorReader:
                     "The mirror of %s lacks the changes in (%s, %s], which were lost: as of %s it has other rows than the server had. "
                     "Next: read the whole table again.", self._topic, after, until, text,
                 )  # fmt: skip
+
+    def _both(self) -> tuple[int, pa.Table, pa.Table]:
+        """The step of `current`, its rows, and versions of which those that this step and earlier ones have ended are all there.
+
+        A rebuild replaces all versions, of which then none is of an earlier step, and `current` after that.
+        """
+        history = history_directory(self._topic)
+        for _ in range(_TRIES):
+            step, listed = self._listed_at_step()
+            now, ended = self._rows(*listed), self._read(history)
+            if not self._tables.is_rebuilt_since(history, step):
+                return step, now, ended
+        raise LakeError(
+            f"The mirror of {self._topic} is being rebuilt: {history} has the new versions, and {current_directory(self._topic)} not yet the "
+            "rows that belong to them. Next: read it again; if the rebuild has died, cdc-assets mirror ends it."
+        )
 
     def _listed_at_step(self) -> tuple[int, Listed]:
         """The step of `current`, and its files after that step: the next one may be committed while they are listed."""

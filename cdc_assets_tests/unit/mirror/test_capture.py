@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -21,7 +22,7 @@ from cdc_assets.config.settings import ColumnRule
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.lsn import Lsn
 from cdc_assets.core.steps import VARIABLE, listening
-from cdc_assets.errors import ConfigurationError, FencedError, InvalidValueError
+from cdc_assets.errors import ConfigurationError, FencedError, InvalidValueError, LakeError
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.mirror import leaves, steps
@@ -115,6 +116,36 @@ def test_rows_as_of_an_lsn_stay_when_a_step_is_committed_after_the_state_was_rea
     assert before == {1, 2, 3}
     mirrors.catch_up()
     assert {row["id"] for row in reader.as_of(lsn).to_pylist()} == before
+
+
+def test_versions_are_not_read_between_the_two_commits_of_a_rebuild(world: World) -> None:
+    """It has replaced `history`: what it has ended must not be missing as if it had never been."""
+    world.mirror()
+    reader = MirrorReader(mirrors_of(str(world.lake)).tables, TOPIC)
+    before = ordered(reader.versions().to_pylist())
+    with cut_at("mirror-history-committed"), pytest.raises(PowerCutError):
+        world.mirror(anew=True)
+    with pytest.raises(LakeError, match="is being rebuilt"):
+        reader.versions()
+    world.mirror()
+    assert ordered(reader.versions().to_pylist()) == before
+
+
+def test_versions_are_those_of_one_moment_though_the_mirror_is_rebuilt_meanwhile(world: World) -> None:
+    world.mirror()
+    left = [True]
+
+    class Late(MirrorReader):
+        def _listed_at_step(self) -> Any:
+            found = super()._listed_at_step()
+            if left:
+                left.pop()
+                world.mirror(anew=True)
+            return found
+
+    reader = Late(mirrors_of(str(world.lake)).tables, TOPIC)
+    found = ordered(reader.versions().to_pylist())
+    assert (found, left) == (ordered(reader.versions().to_pylist()), [])
 
 
 def test_versions_tell_what_ended_them_and_as_of_an_lsn(world: World) -> None:
