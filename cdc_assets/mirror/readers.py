@@ -53,12 +53,16 @@ class MirrorReader:
     ) -> None:
         self._tables, self._topic, self._lsn = tables, topic, lsn
         self._begin, self._gaps = begin, gaps
+        self._step: int | None = None
+        """The newest step when all this was so; None if it is not known."""
         self._spans = (*spans, *((str(Lsn.parse(after).next()), until) for after, until in gaps))
 
     @classmethod
     def of(cls, tables: MirrorTables, topic: str, state: MirrorState) -> Self:
         """A reader of a mirror with its state (`CaptureMirrors.states`), by which it reports what it does not know."""
-        return cls(tables, topic, state.lsn, state.begin, state.spans, state.gaps)
+        made = cls(tables, topic, state.lsn, state.begin, state.spans, state.gaps)
+        made._step = state.step
+        return made
 
     def current(self) -> pa.Table:
         """The rows now.
@@ -90,11 +94,16 @@ class MirrorReader:
 
         Raises:
             InvalidValueError: the mirror has not come that far, or knows nothing of that LSN.
-            LakeError: there is no such mirror.
+            LakeError: there is no such mirror, or it was rebuilt since it was asked from when on it is right.
         """
         text = str(lsn)
         self._require_known(text)
         rows = self.versions()
+        if self._step is not None and self._tables.is_rebuilt_since(history_directory(self._topic), self._step):
+            raise LakeError(
+                f"The mirror of {self._topic} was rebuilt since its state was read (step {self._step}), so it may be right from another LSN on. "
+                "Next: read its state again (CaptureMirrors.states), and then the rows."
+            )
         goes_on = pc.fill_null(pc.greater(rows[TO_LSN], text), True)
         return rows.filter(pc.and_(pc.less_equal(rows[FROM_LSN], text), goes_on))
 

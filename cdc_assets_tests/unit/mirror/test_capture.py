@@ -131,6 +131,18 @@ def test_versions_are_not_read_between_the_two_commits_of_a_rebuild(world: World
     assert ordered(reader.versions().to_pylist()) == before
 
 
+def test_a_mirror_that_was_rebuilt_is_not_read_by_what_was_known_of_the_one_before(world: World) -> None:
+    """It may be right from a later LSN on, when old events were dropped."""
+    mirrors = mirrors_of(str(world.lake))
+    state = mirrors.states()[TOPIC]
+    reader = MirrorReader.of(mirrors.tables, TOPIC, state)
+    world.mirror(anew=True)
+    with pytest.raises(LakeError, match="was rebuilt since"):
+        reader.as_of(Lsn.parse(state.lsn))
+    reader = MirrorReader.of(mirrors.tables, TOPIC, mirrors.states()[TOPIC])
+    assert {row["id"] for row in reader.as_of(Lsn.parse(state.lsn)).to_pylist()} == {1, 2, 3}
+
+
 def test_versions_are_those_of_one_moment_though_the_mirror_is_rebuilt_meanwhile(world: World) -> None:
     world.mirror()
     left = [True]
