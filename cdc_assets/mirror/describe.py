@@ -22,12 +22,10 @@ from cdc_assets.lake.events import EventColumn, TopicDescription, TopicGeneratio
 from cdc_assets.lake.keys import KeyPart, key_part
 from cdc_assets.mirror.exact_keys import coarse_tables
 from cdc_assets.mirror.natural import EXACT, Conversion, Natural, is_cut, target_of
-from cdc_assets.mirror.shape import OWN, OWN_OF_HISTORY, Shape, ShapeColumn
+from cdc_assets.mirror.shape import OF_KEY, OWN, OWN_OF_HISTORY, Shape, ShapeColumn
 
 _MASK = "mask"
 """Rule that gives a column one value, also where it is NULL."""
-_KEY = "_key_"
-"""Prefix of columns that hold values of the key that rows do not show, or show masked."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def describe(
     # after all columns are known, because names may differ by letter case only
     _check(topic, [column.name for column in columns])
     known = {column.name: column.column for column in [*found, *extra]}
-    own = {column.name.removeprefix(_KEY): column.name for column in extra}
+    own = {column.name.removeprefix(OF_KEY): column.name for column in extra}
     unsaid = _masked_gone(entries)
     identity = [own.get(name, name) for name in key] or _identity(
         [column for column in found if column.name in names_now and column.name not in unsaid]
@@ -205,7 +203,7 @@ def _key_only(
         if of_key is None or (column is not None and not (name in hidden or _is_shaped(column.field) or cut)):
             continue
         known = source if cut else column.column if column else None
-        extra.append(_Found(_KEY + name, of_key, known, False, True))
+        extra.append(_Found(OF_KEY + name, of_key, known, False, True))
     return extra
 
 
@@ -248,7 +246,7 @@ def _shape_column(found: _Found) -> ShapeColumn:
 def _extra_column(found: _Found) -> ShapeColumn:
     natural = _natural_of_key(found.field, found.column)
     note = natural.note if natural == EXACT else "value of the key"
-    return ShapeColumn(found.name, natural.type, True, False, note, found.name.removeprefix(_KEY))
+    return ShapeColumn(found.name, natural.type, True, False, note, found.name.removeprefix(OF_KEY))
 
 
 def _check(topic: str, names: Sequence[str]) -> None:
@@ -268,7 +266,7 @@ def _generation(
     parts = {part.name for part in shape.key} if shape.keyed else set()
     columns = []
     for column in shape.columns:
-        in_key = column.name.startswith(_KEY) and column.name.removeprefix(_KEY) == column.source
+        in_key = column.name.startswith(OF_KEY) and column.name.removeprefix(OF_KEY) == column.source
         field = (key if in_key else after).get(names[column.name])
         if field is not None:
             wanted = replace((_natural_of_key if in_key else target_of)(field, known[column.name]), type=column.type)

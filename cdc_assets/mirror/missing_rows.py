@@ -16,7 +16,7 @@ import pyarrow as pa
 from cdc_assets.envelope.reads import first_read
 from cdc_assets.lake.row_shape import AT, CHANGED_AT, MISSING, OPERATION, POSITION
 from cdc_assets.mirror.natural import cast
-from cdc_assets.mirror.shape import Shape
+from cdc_assets.mirror.shape import OF_KEY, Shape
 from cdc_assets.mirror.texts import whole
 
 MISSING_ROW = "a"
@@ -55,17 +55,14 @@ class MissingRows:
 
     def events(self, shape: Shape) -> pa.Table:
         """As events, after all others of their LSN that the mirror knew; none if rows have another key now."""
-        with pa.ipc.open_stream(base64.b64decode(self.keys)) as reader:
-            keys = reader.read_all()
-        if {part.name for part in shape.key} != set(keys.column_names):
+        keys = self._keys(shape)
+        if keys is None:
             return shape.events.empty_table()
         own = {OPERATION: MISSING_ROW, CHANGED_AT: pa.scalar(self.at, AT)} | {
             MISSING + name: False for name in shape.large
         }
         columns = [
-            cast(whole(keys[field.name]), field.type)
-            if field.name in keys.column_names
-            else pa.repeat(pa.scalar(own.get(field.name), field.type), self.rows)
+            keys[field.name] if field.name in keys else pa.repeat(pa.scalar(own.get(field.name), field.type), self.rows)
             for field in shape.events
         ]
         head = self.lsn if self.window is None else first_read(self.lsn, self.window - 1)
@@ -73,3 +70,19 @@ class MissingRows:
         positions = pa.array([f"{head}~{self.at:020d}/{number:04d}" for number in range(self.rows)], pa.string())
         columns[shape.events.get_field_index(POSITION)] = positions
         return pa.Table.from_arrays(columns, schema=shape.events)
+
+    def _keys(self, shape: Shape) -> dict[str, pa.Array] | None:
+        """Values of the key by column; None if rows have another key now.
+
+        A column of the key that a rule hides by now, or hides no longer, has another name, and the same values.
+        """
+        with pa.ipc.open_stream(base64.b64decode(self.keys)) as reader:
+            found = reader.read_all()
+        known = {name.removeprefix(OF_KEY): whole(found[name]) for name in found.column_names}
+        wanted = {part.name: part.name.removeprefix(OF_KEY) for part in shape.key}
+        if set(wanted.values()) != known.keys():
+            return None
+        keys = {name: cast(known[plain], shape.events.field(name).type) for name, plain in wanted.items()}
+        # of another kind: NULL would be another row
+        is_lost = any(keys[name].null_count > known[plain].null_count for name, plain in wanted.items())
+        return None if is_lost else keys

@@ -20,6 +20,8 @@ ENDED_BY, STEP = "_operation", "_step"
 OWN = (LSN, CHANGED_AT)
 OWN_OF_HISTORY = (FROM_LSN, TO_LSN, FROM_AT, TO_AT, ENDED_BY, STEP)
 
+OF_KEY = "_key_"
+"""Prefix of columns that hold values of the key that rows do not show, or show masked."""
 COMMENT = "comment"
 """Key of a field's metadata under which Delta and Spark keep the comment of a column."""
 

@@ -78,3 +78,15 @@ def test_all_of_them_go_from_a_table_without_a_key() -> None:
         for at, keys, texts in ((7, [1, 2], ["x", "y"]), (8, [3], ["z"]))
     ]
     assert fold_multiset(KEYLESS, rows, in_order(events, KEYLESS)).rows.num_rows == 0
+
+
+def test_they_are_known_by_a_key_that_a_rule_hides_by_now_and_shows_again() -> None:
+    """Its column has another name then, and the mirror is made anew."""
+    hidden = Shape((ShapeColumn("id", pa.string()), ShapeColumn("_key_id", pa.int32())), (KeyPart("_key_id"),))
+    for told, shape, name in (("id", hidden, "_key_id"), ("_key_id", SHAPE, "id")):
+        events = MissingRows.of(lsn_of(5), 7, pa.table({told: pa.array([1, 2], pa.int32())})).events(shape)
+        assert events[name].to_pylist() == [1, 2]
+    moments = MissingRows.of(lsn_of(5), 7, pa.table({"_key_id": pa.array([1], pa.timestamp("us"))}))
+    other = MissingRows.of(lsn_of(5), 7, pa.table({"key": pa.array([1], pa.int32())}))
+    assert not moments.events(hidden).num_rows
+    assert not other.events(hidden).num_rows
