@@ -59,8 +59,9 @@ class Candidates:
 
     @property
     def is_open(self) -> bool:
-        """Whether rows that are only counted may differ, but none of the others."""
-        return bool(self.more) and not self.any
+        """Whether rows that are only counted may differ, of those that the server has or of the others, but none that is listed of these."""
+        gone = self.mirror.keys() - self.server.keys()
+        return (self.more > self.more_absent and not self.server) or (self.more_absent > 0 and not gone)
 
     @property
     def doubled(self) -> set[object]:

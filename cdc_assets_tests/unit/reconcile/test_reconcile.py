@@ -240,6 +240,27 @@ def test_differences_behind_many_changes_in_flight_are_found(world: World, monke
     assert kinds(found) == [("differs", str(at)) for at in (100, 96, 97, 98, 99)]
 
 
+def test_deletions_in_flight_are_not_counted_beside_a_row_that_differs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many rows that only the mirror has, those that are listed are all in flight, so nothing is known of the others."""
+    monkeypatch.setattr(compare, "MAX_CHANGED", 2)
+    world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id = 9")
+    compared, turns = Reconciler._compared, iter((11, 21))
+
+    def beside_deletions(self: Reconciler, *given: Any) -> Any:
+        if begin := next(turns, None):
+            world.sql(f"DELETE FROM dbo.t WHERE id BETWEEN {begin} AND {begin + 4}")
+        try:
+            return compared(self, *given)
+        finally:
+            world.follow()
+
+    monkeypatch.setattr(Reconciler, "_compared", beside_deletions)
+    found = world.reconcile()
+    assert (kinds(found), found.differing, found.absent) == ([("differs", "9")], 1, 0)
+
+
 @pytest.mark.long
 def test_a_table_of_which_very_many_rows_change_all_the_time_is_not_told_to_be_equal(
     world: World, monkeypatch: pytest.MonkeyPatch
