@@ -37,6 +37,12 @@ def history_directory(topic: str) -> str:
     return topic + HISTORY
 
 
+def _step_of(commit: Mapping[str, str]) -> int:
+    """The step that a commit says that it is of; -1 if it says none, as those of other programs."""
+    text = commit.get("step", "")
+    return int(text) if text.isdecimal() else -1
+
+
 def _skipping(bounded: Sequence[str]) -> dict[str, str]:
     """Properties that say of which columns files tell bounds.
 
@@ -79,10 +85,16 @@ class MirrorTables:
         return next((commit for commit in commits if commit.get("step") == str(step)), {})
 
     def is_rebuilt_since(self, directory: str, step: int) -> bool:
-        """Whether a step after another one has rebuilt a table, as far back as its log is examined."""
-        handle = self.tables.open(directory)
-        commits = [] if handle is None else handle.history(_RECENT)
-        return any(REBUILT in commit and int(commit.get("step", -1)) > step for commit in commits)
+        """Whether a step after another one has rebuilt a table, as far as its log reaches back."""
+        handle, examined = self.tables.open(directory), 1
+        while handle is not None:
+            commits = handle.history(examined)
+            if any(REBUILT in commit and _step_of(commit) > step for commit in commits):
+                return True
+            if len(commits) < examined or any(0 <= _step_of(commit) <= step for commit in commits):
+                break
+            examined *= 4  # steps since then, and commits of other programs
+        return False
 
     def files(self, directory: str) -> list[tuple[str, int, int]]:
         """Path, bytes and rows of each file of a table."""

@@ -99,11 +99,7 @@ class MirrorReader:
         text = str(lsn)
         self._require_known(text)
         rows = self.versions()
-        if self._step is not None and self._tables.is_rebuilt_since(history_directory(self._topic), self._step):
-            raise LakeError(
-                f"The mirror of {self._topic} was rebuilt since its state was read (step {self._step}), so it may be right from another LSN on. "
-                "Next: read its state again (CaptureMirrors.states), and then the rows."
-            )
+        self._require_same()
         goes_on = pc.fill_null(pc.greater(rows[TO_LSN], text), True)
         return rows.filter(pc.and_(pc.less_equal(rows[FROM_LSN], text), goes_on))
 
@@ -140,6 +136,15 @@ class MirrorReader:
                     "The mirror of %s lacks the changes in (%s, %s], which were lost: as of %s it has other rows than the server had. "
                     "Next: read the whole table again.", self._topic, after, until, text,
                 )  # fmt: skip
+
+    def _require_same(self) -> None:
+        """Check that the mirror is the one that was asked from when on it is right."""
+        if self._step is not None and self._tables.is_rebuilt_since(history_directory(self._topic), self._step):
+            raise LakeError(
+                f"The mirror of {self._topic} was rebuilt since its state was read (step {self._step}), so it may be right from another LSN on. "
+                "Next: read its state again (CaptureMirrors.states), and then the rows; if it says the same step, a run has died before it "
+                "recorded the rebuild, which cdc-assets mirror does."
+            )
 
     def _both(self) -> tuple[int, pa.Table, pa.Table]:
         """The step of `current`, its rows, and versions of which those that this step and earlier ones have ended are all there.

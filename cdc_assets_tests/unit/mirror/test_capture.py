@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.adapters.threads import LocalRunner
@@ -131,12 +131,17 @@ def test_versions_are_not_read_between_the_two_commits_of_a_rebuild(world: World
     assert ordered(reader.versions().to_pylist()) == before
 
 
-def test_a_mirror_that_was_rebuilt_is_not_read_by_what_was_known_of_the_one_before(world: World) -> None:
-    """It may be right from a later LSN on, when old events were dropped."""
+@pytest.mark.parametrize("commits", [0, 25])
+def test_a_mirror_that_was_rebuilt_is_not_read_by_what_was_known_of_the_one_before(world: World, commits: int) -> None:
+    """It may be right from a later LSN on, when old events were dropped; other programs may have made commits since."""
     mirrors = mirrors_of(str(world.lake))
     state = mirrors.states()[TOPIC]
     reader = MirrorReader.of(mirrors.tables, TOPIC, state)
     world.mirror(anew=True)
+    for number in range(commits):
+        about = CommitProperties(custom_metadata={"step": "of another program"})
+        own = {"delta.logRetentionDuration": f"interval {30 + number} days"}
+        DeltaTable(str(world.lake / f"{TOPIC}.__history")).alter.set_table_properties(own, commit_properties=about)
     with pytest.raises(LakeError, match="was rebuilt since"):
         reader.as_of(Lsn.parse(state.lsn))
     reader = MirrorReader.of(mirrors.tables, TOPIC, mirrors.states()[TOPIC])
