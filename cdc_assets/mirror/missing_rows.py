@@ -78,11 +78,21 @@ class MissingRows:
         """
         with pa.ipc.open_stream(base64.b64decode(self.keys)) as reader:
             found = reader.read_all()
-        known = {name.removeprefix(OF_KEY): whole(found[name]) for name in found.column_names}
-        wanted = {part.name: part.name.removeprefix(OF_KEY) for part in shape.key}
-        if set(wanted.values()) != known.keys():
+        own, told = {part.name for part in shape.key}, set(found.column_names)
+        names = {
+            name: other
+            for name in own
+            for other in told
+            if name == other or (own != told and _plain(name) == _plain(other))
+        }
+        if not len(names) == len(set(names.values())) == len(own) == len(told):
             return None
-        keys = {name: cast(known[plain], shape.events.field(name).type) for name, plain in wanted.items()}
+        keys = {name: cast(whole(found[other]), shape.events.field(name).type) for name, other in names.items()}
         # of another kind: NULL would be another row
-        is_lost = any(keys[name].null_count > known[plain].null_count for name, plain in wanted.items())
+        is_lost = any(keys[name].null_count > found[other].null_count for name, other in names.items())
         return None if is_lost else keys
+
+
+def _plain(name: str) -> str:
+    """Name of a column of the key where no rule hides it."""
+    return name.removeprefix(OF_KEY)

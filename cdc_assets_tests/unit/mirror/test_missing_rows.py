@@ -90,3 +90,16 @@ def test_they_are_known_by_a_key_that_a_rule_hides_by_now_and_shows_again() -> N
     other = MissingRows.of(lsn_of(5), 7, pa.table({"key": pa.array([1], pa.int32())}))
     assert not moments.events(hidden).num_rows
     assert not other.events(hidden).num_rows
+
+
+def test_a_column_whose_own_name_is_like_that_of_a_hidden_one_is_another() -> None:
+    """No row may be removed by the value of a column that has another one's name by now."""
+    both = Shape(
+        (ShapeColumn("id", pa.int32()), ShapeColumn("_key_id", pa.int32())), (KeyPart("id"), KeyPart("_key_id"))
+    )
+    keys = pa.table({"id": pa.array([1], pa.int32()), "_key_id": pa.array([2], pa.int32())})
+    [event] = MissingRows.of(lsn_of(5), 7, keys).events(both).select(["id", "_key_id"]).to_pylist()
+    assert event == {"id": 1, "_key_id": 2}
+    assert not MissingRows.of(lsn_of(5), 7, keys).events(SHAPE).num_rows
+    one = MissingRows.of(lsn_of(5), 7, pa.table({"id": pa.array([1], pa.int32())}))
+    assert not one.events(both).num_rows
