@@ -96,28 +96,28 @@ def compare_keyed(server: Side, mirror: Side, names: Sequence[str], *, unique: b
     agreeing = pc.unique(server.keys.take(matched).filter(pa.array(same)))
     for side in (mirror,) if unique else (mirror, server):
         agreeing = agreeing.filter(pc.equal(side.counts(agreeing), 1))
-    every = pc.unique(pa.concat_arrays([server.keys, mirror.keys]))
-    return _found(server, mirror, every.filter(pc.invert(pc.is_in(every, value_set=agreeing))))
+    here = pc.unique(server.keys)
+    return _found(server, mirror, here.filter(pc.invert(pc.is_in(here, value_set=agreeing))))
 
 
 def compare_multiset(server: Side, mirror: Side, names: Sequence[str], *, unique: bool = False) -> Found:
     """Compare rows without a key: how many of each there are; see `compare_keyed`."""
     del names, unique
-    every = pc.unique(pa.concat_arrays([server.keys, mirror.keys]))
-    return _found(server, mirror, every.filter(pc.not_equal(server.counts(every), mirror.counts(every))))
+    here = pc.unique(server.keys)
+    return _found(server, mirror, here.filter(pc.not_equal(server.counts(here), mirror.counts(here))))
 
 
-def _found(server: Side, mirror: Side, differing: pa.Array) -> Found:
-    ordered = differing.take(pc.array_sort_indices(differing))
-    present = pc.is_in(ordered, value_set=server.keys)
-    here, absent = ordered.filter(present), ordered.filter(pc.invert(present))
-    listed = pa.concat_arrays([here[:MAX_CHANGED], absent[:MAX_CHANGED]])
+def _found(server: Side, mirror: Side, here: pa.Array) -> Found:
+    """What differs, given the keys of those rows that the server has."""
+    absent = pc.unique(mirror.keys.filter(pc.invert(pc.is_in(mirror.keys, value_set=server.keys))))
+    first = (keys.take(pc.array_sort_indices(keys)[:MAX_CHANGED]) for keys in (here, absent))
+    listed = pa.concat_arrays(list(first))
     return Found(
         server.rows.num_rows,
         mirror.rows.num_rows,
         server.listed(listed),
         mirror.listed(listed),
-        len(differing) - len(listed),
+        len(here) + len(absent) - len(listed),
         max(0, len(absent) - MAX_CHANGED),
     )
 
