@@ -237,7 +237,7 @@ class Reconciler:
             made = replace(made, removed=self._removed(table, since, found))
         if not wishes.repair or not found.present:
             return made
-        if found.more or not subject.tells or len(found.texts) + named > MAX_KEYS:
+        if found.more > found.more_absent or not subject.tells or len(found.texts) + named > MAX_KEYS:
             return replace(made, waiting=found.present, spans=tuple(ranges))
         return replace(made, waiting=found.present, keys=tuple(found.texts))
 

@@ -167,6 +167,20 @@ def test_a_row_that_differs_in_many_is_not_taken_for_one_that_vanished(
     assert [row["id"] for row in world.versions() if row["_operation"] == "r" and row["id"] not in range(1, 16)] == []
 
 
+def test_rows_that_vanished_in_great_number_have_no_others_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rows that a READ mends are named, so not the whole key ranges are read."""
+    monkeypatch.setattr(compare, "MAX_CHANGED", 2)
+    world.behind_the_log("DELETE FROM dbo.t WHERE id BETWEEN 2 AND 6")
+    world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id = 7")
+    found = world.reconcile(repair=True)
+    assert (found.differing, found.asked, found.absent, found.removed) == (6, 1, 5, 2)
+    for _ in range(2):
+        world.follow()
+    assert [row["id"] for row in world.reads(world.table)] == [7]
+
+
 def test_each_round_of_repairs_finds_what_the_one_before_has_only_counted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
