@@ -78,14 +78,14 @@ class MissingRows:
         """
         with pa.ipc.open_stream(base64.b64decode(self.keys)) as reader:
             found = reader.read_all()
-        own, told = {part.name for part in shape.key}, set(found.column_names)
+        own, recorded = {part.name for part in shape.key}, set(found.column_names)
         names = {
             name: other
             for name in own
-            for other in told
-            if name == other or (own != told and _plain(name) == _plain(other))
+            for other in recorded
+            if name == other or (own != recorded and _plain(name) == _plain(other))
         }
-        if not len(names) == len(set(names.values())) == len(own) == len(told):
+        if not len(names) == len(set(names.values())) == len(own) == len(recorded):
             return None
         keys = {name: cast(whole(found[other]), shape.events.field(name).type) for name, other in names.items()}
         # of another kind: NULL would be another row

@@ -94,7 +94,7 @@ class MirrorReader:
 
         Raises:
             InvalidValueError: the mirror has not come that far, or knows nothing of that LSN.
-            LakeError: there is no such mirror, or it was rebuilt since it was asked from when on it is right.
+            LakeError: there is no such mirror, or it was rebuilt since its state was read.
         """
         text = str(lsn)
         self._require_known(text)
@@ -138,7 +138,7 @@ class MirrorReader:
                 )  # fmt: skip
 
     def _require_same(self) -> None:
-        """Check that the mirror is the one that was asked from when on it is right."""
+        """Check that the mirror is the one of which the state was read."""
         if self._step is not None and self._tables.is_rebuilt_since(history_directory(self._topic), self._step):
             raise LakeError(
                 f"The mirror of {self._topic} was rebuilt since its state was read (step {self._step}), so it may be right from another LSN on. "
