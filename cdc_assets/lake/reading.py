@@ -99,6 +99,6 @@ def newest_position(location: Location, directory: str, path: str, until: str) -
         for group in sorted(range(groups), key=lambda group: bounds[group][1], reverse=True):
             least, greatest = bounds[group]
             if least <= until and greatest > newest:
-                found: pa.ChunkedArray = parquet.read_row_group(group, columns=["position"])["position"].cast(pa.string())
-                newest = max(newest, pc.max(found.filter(pc.less_equal(found, until))).as_py() or "")
+                rows = plain(parquet.read_row_group(group, columns=["position"]))["position"]
+                newest = max(newest, pc.max(rows.filter(pc.less_equal(rows, until))).as_py() or "")
     return newest
