@@ -46,11 +46,15 @@ class UntilNow:
         held = [self._holds(database, moment) for database, moment in self._moments.items()]
         return all(held)
 
+    @property
+    def taken(self) -> set[TableId]:
+        """Tables of which something has to be there: not those that the settings leave out."""
+        return {table for table, entry in self._ledger.state.tables.items() if entry.status != "excluded"}
+
     def targets(self) -> dict[TableId, Lsn]:
-        """LSN up to which each table must be complete, where that is known; what the settings leave out need not be."""
+        """LSN up to which each table must be complete, where that is known."""
         known = {database: moment.target for database, moment in self._moments.items()}
-        taken = (table for table, entry in self._ledger.state.tables.items() if entry.status != "excluded")
-        found = ((table, known.get(table.database)) for table in taken)
+        found = ((table, known.get(table.database)) for table in self.taken)
         return {table: target for table, target in found if target is not None}
 
     def missing(self, waiting: Sequence[TableId] = ()) -> list[str]:

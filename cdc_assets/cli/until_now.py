@@ -82,6 +82,7 @@ class Goal:
             return
         mirrors, events = open_mirrors(self._settings, self._runner, _ignore), self._settings.events
         targets = {topic_name(table, events): target for table, target in self.until.targets().items()}
+        taken = {topic_name(table, events) for table in self.until.taken}
         while True:
             troubles: Mapping[str, CdcError] = {}
             try:
@@ -89,8 +90,8 @@ class Goal:
             except FencedError:
                 kept = True
             known, (found, refused) = mirrors.states(), mirrors.found()
-            states = {table.topic: known.get(table.topic, MirrorState()) for table in found}
-            stopped = [f"the mirror {topic}: {error}" for topic, error in {**refused, **troubles}.items()]
+            states = {table.topic: known.get(table.topic, MirrorState()) for table in found if table.topic in taken}
+            stopped = [f"the mirror {it}: {error}" for it, error in {**refused, **troubles}.items() if it in taken]
             stopped += [
                 f"the mirror {name} lacks changes up to {it.gaps[-1][1]}" for name, it in states.items() if it.gaps
             ]

@@ -161,6 +161,18 @@ def test_the_mirror_of_a_table_that_the_settings_leave_out_is_not_waited_for(wor
     assert world.mirrored() == {0, 1}
 
 
+def test_what_the_mirror_of_a_table_lacks_that_the_settings_leave_out_fails_nothing(world: World) -> None:
+    """Its topic is not waited for either, and nothing that the command could do would end it."""
+    world.sql("CREATE TABLE dbo.coarse (at datetime2(7) NOT NULL PRIMARY KEY)")
+    world.sql("EXEC sys.sp_cdc_enable_table @source_schema=N'dbo', @source_name=N'coarse', @role_name=NULL")
+    world.sql("INSERT INTO dbo.coarse VALUES ('2026-01-02 03:04:05.1234567')")
+    world.server.agent.drain()
+    options = {"mirror__enabled": "true", "time__precision__mode": "connect"}
+    assert world.capture("--until-now", "--timeout", "60", **options).exit_code == 1
+    done = world.capture("--until-now", "--timeout", "60", **options, table__include__list="dbo[.]orders")
+    assert done.exit_code == 0, done.output
+
+
 def test_a_server_that_breaks_off_is_waited_for_and_not_longer_than_the_time(world: World) -> None:
     world.capture("--until-now")
     world.insert(1)
