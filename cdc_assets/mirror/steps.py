@@ -153,6 +153,13 @@ def is_behind(known: MirrorState, state: TableState, readings: Sequence[Reading]
     return target is not None and (known.step == 0 or known.lsn < target.end)
 
 
+def may_move(known: MirrorState, state: TableState, readings: Sequence[Reading]) -> bool:
+    """As `is_behind`; but a mirror that was never made needs to know up to where the last snapshot has read its rows."""
+    target = target_of(state, 0, (), () if known.is_keyless else readings)
+    is_begun = known.step > 0 or (target is not None and target.right_from is not None)
+    return is_begun and is_behind(known, state, readings)
+
+
 def next_step(
     topic: str, known: MirrorState, target: Target, files: Sequence[EventFile], key: str, *, anew: bool = False
 ) -> PlannedStep | None:

@@ -29,7 +29,7 @@ from cdc_assets.mirror.audit import seen_losses
 from cdc_assets.mirror.capture import ALL, check_settings, has_mirror
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, ledger_directory
-from cdc_assets.mirror.steps import is_behind
+from cdc_assets.mirror.steps import is_behind, may_move
 from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.report import Trouble
@@ -150,8 +150,8 @@ def _waiting(overview: CaptureOverview, topics: Mapping[str, TableId], at: datet
     for topic, table in topics.items():
         state, readings = states.get(topic, MirrorState()), overview.state.readings.get(table, ())
         is_held = _is_held(state, overview.known[table], readings)
-        could_move = is_behind(state, overview.known[table], readings)
-        if not is_held and not could_move:
+        could_move = may_move(state, overview.known[table], readings)
+        if not is_held and not is_behind(state, overview.known[table], readings):
             continue
         snapshot = overview.state.snapshots.get(table.database)
         if is_held and snapshot is not None and any(entry.table == table for entry in snapshot.tables):

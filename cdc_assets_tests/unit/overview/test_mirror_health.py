@@ -232,6 +232,22 @@ def test_mirror_is_not_late_as_soon_as_a_snapshot_of_another_table_has_ended(
     assert f"those of {world.orders} wait until it is known" in said
 
 
+@pytest.mark.parametrize("left_out", [False, True], ids=["another is read", "left out"])
+def test_mirror_that_cannot_begin_before_it_is_known_where_its_rows_end_is_not_late(
+    world: World, monkeypatch: pytest.MonkeyPatch, left_out: bool
+) -> None:
+    """Nobody finds that out now, so nobody could make it."""
+    monkeypatch.setattr(OpenReadings, "find_end", lambda *_: None)
+    make_capture(world.server, world.config).snapshot([world.orders])
+    with pytest.raises(PowerCutError), cut_at("round-complete"):
+        make_capture(world.server, world.config).snapshot([world.lines])
+    if left_out:
+        world.config = replace(world.config, filters=replace(world.config.filters, table_exclude=("dbo.orders",)))
+        make_capture(world.server, world.config).snapshot()
+        world.mirrors.catch_up([world.lines])
+    assert [text for text in about_mirrors(world.report(LATE)) if str(world.orders) in text] == []
+
+
 def test_mirror_that_waits_for_a_database_that_is_left_out_waits_for_nobody(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
