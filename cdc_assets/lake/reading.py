@@ -11,6 +11,10 @@ import pyarrow.parquet as pq
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+Texts = TypeVar("Texts", pa.Array, pa.ChunkedArray)
+
+PLACED = r"^[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}/"
+"""How positions of events begin."""
 
 
 @contextmanager
@@ -45,6 +49,12 @@ def plain(rows: Rows) -> Rows:
     """Rows in the types of the capture's own files: other programs write texts that say to be views, which Arrow neither compares nor filters."""
     wanted = pa.schema([_plain_field(field) for field in rows.schema], rows.schema.metadata)
     return rows if wanted == rows.schema else rows.cast(wanted)
+
+
+def placed(positions: Texts) -> Texts:
+    """Positions of events; null for what users wrote in their place."""
+    found: Texts = pc.if_else(pc.match_substring_regex(positions, PLACED), positions, pa.scalar(None, positions.type))
+    return found
 
 
 def _plain_field(field: pa.Field) -> pa.Field:
@@ -86,8 +96,8 @@ def _statistics(parquet: pq.ParquetFile, group: int, name: str) -> pq.Statistics
 
 
 def newest_position(location: Location, directory: str, path: str, until: str) -> str:
-    """The greatest position of a file up to a bound, by its rows: in Delta's log, and in footers, another program may have cut it. Empty
-    if there is none.
+    """The greatest position of an event of a file up to a bound, by its rows: in Delta's log, and in footers, another program may have
+    cut it, or it is a user's. Empty if there is none.
 
     Raises:
         LakeError: it cannot be read.
@@ -99,6 +109,6 @@ def newest_position(location: Location, directory: str, path: str, until: str) -
         for group in sorted(range(groups), key=lambda group: bounds[group][1], reverse=True):
             least, greatest = bounds[group]
             if least <= until and greatest > newest:
-                rows = plain(parquet.read_row_group(group, columns=["position"]))["position"]
+                rows = placed(plain(parquet.read_row_group(group, columns=["position"]))["position"])
                 newest = max(newest, pc.max(rows.filter(pc.less_equal(rows, until))).as_py() or "")
     return newest

@@ -10,7 +10,6 @@ events; or of a bound only its beginning, as Spark does, where that has to be co
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,15 +17,11 @@ import pyarrow.parquet as pq
 
 from cdc_assets.core.lsn import LSN_WIDTH, POSITION_WIDTH
 from cdc_assets.lake.location import Location
-from cdc_assets.lake.reading import extent, has_column, nulls, opened
+from cdc_assets.lake.reading import PLACED, extent, has_column, nulls, opened, placed
 from cdc_assets.lake.topics import TopicTables
-
-Texts = TypeVar("Texts", pa.Array, pa.ChunkedArray)
 
 _POSITION, _WINDOW, _COMMITTED = "position", "window_id", "value.source.ts_ms"
 _BATCH_ROWS = 32 * 1024
-_PLACED = r"^[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}/"
-"""How positions of events begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +105,9 @@ def _parts(parquet: pq.ParquetFile) -> Iterator[tuple[str, str, int]]:
             yield found["min"] or "", found["max"] or "", positions.null_count
 
 
-def placed(positions: Texts) -> Texts:
-    """Positions of events; null for what users wrote in their place."""
-    found: Texts = pc.if_else(pc.match_substring_regex(positions, _PLACED), positions, pa.scalar(None, positions.type))
-    return found
-
-
 def _are_placed(*bounds: str) -> bool:
     """Whether bounds are positions of events, or begin as these do."""
-    return all(re.match(_PLACED, bound) for bound in bounds)
+    return all(re.match(PLACED, bound) for bound in bounds)
 
 
 def untouched(topic: str, files: Sequence[TopicFile]) -> str:

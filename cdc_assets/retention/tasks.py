@@ -21,9 +21,8 @@ from cdc_assets.lake.files import DataFile, TopicWriter
 from cdc_assets.lake.keys import bound_bytes, bound_key, ranges_of
 from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.pieces import Piece, parted, portions, release_memory, rows_at_once, staged_batches, staged_file
-from cdc_assets.lake.reading import opened, plain
+from cdc_assets.lake.reading import opened, placed, plain
 from cdc_assets.lake.row_shape import MISSING, OPERATION, POSITION
-from cdc_assets.retention.files import placed
 from cdc_assets.retention.replaced import UNIT, staying
 
 FILE, ROW = "__file", "__row"
