@@ -111,15 +111,17 @@ def _are_placed(*bounds: str) -> bool:
 
 
 def untouched(topic: str, files: Sequence[TopicFile]) -> str:
-    """Why retention does not touch some files of a topic, for people; empty if there are none."""
+    """Why retention does not touch some files of a topic, for people; empty if there are none. Other files do not change it, since each
+    change is recorded.
+    """
     found = [file for file in files if file.unplaced]
     if not found:
         return ""
-    rows, first = sum(file.unplaced for file in found), found[0]
+    rows, example = sum(file.unplaced for file in found), min(f"{file.directory}/{file.path}" for file in found)
     return (
-        f"Old events stay in {len(found)} of {len(files)} files of {topic}: {rows} rows in these have no position, as another program has "
-        f"appended them, for example in {first.directory}/{first.path}. Next: if these rows are not needed, remove those WHERE position IS "
-        "NULL OR position NOT LIKE '%:%:%/%' from that table; else nothing, what is in other files is dropped when it is old"
+        f"Old events stay in files of {topic} with {rows} rows that have no position, as another program has appended them, for example in "
+        f"{example}. Next: if these rows are not needed, remove those WHERE position IS NULL OR position NOT LIKE '%:%:%/%' from that "
+        "table; else nothing, what is in other files is dropped when it is old"
     )
 
 

@@ -50,11 +50,6 @@ def _inserted(tables: TopicTables, directory: str, after: Lsn, until: Lsn) -> It
         with tables.location.existing(directory).open_input_file(file["path"]) as stream:
             rows = pq.ParquetFile(stream).read(columns=[STATISTICS, "value"]).to_pylist()
         for row in rows:
-            value = row["value"]
-            if (
-                str(after) < row[STATISTICS][:LSN_WIDTH] <= str(until)
-                and value
-                and value["op"] == "c"
-                and value["after"]
-            ):
+            value, position = row["value"], row[STATISTICS] or ""  # none of a row that another program has appended
+            if str(after) < position[:LSN_WIDTH] <= str(until) and value and value["op"] == "c" and value["after"]:
                 yield value["after"]

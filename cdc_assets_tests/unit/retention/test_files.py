@@ -38,8 +38,11 @@ def test_a_text_that_is_no_position_counts_as_a_row_without_one(tables: TopicTab
         ("", "", 1),
         (at(4), at(2)[:22], 1),
     ]
-    assert "2 of 2 files" in untouched(TOPIC, list(found.values()))
+    told = untouched(TOPIC, list(found.values()))
+    assert "with 2 rows" in told
     assert latest(tables.location, list(found.values())) == {(TOPIC, found[3].path)}
+    append(tables, at(5))
+    assert untouched(TOPIC, listed(tables, TOPIC)) == told
 
 
 def test_only_files_are_opened_whose_log_tells_less_than_a_position(tables: TopicTables) -> None:
