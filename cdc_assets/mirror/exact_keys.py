@@ -23,13 +23,12 @@ from cdc_assets.errors import ConfigurationError
 from cdc_assets.history.records import HistoryEntry
 from cdc_assets.lake.events import EventFile
 from cdc_assets.lake.evolution import meaning
+from cdc_assets.lake.reading import PLACED
 from cdc_assets.mirror.steps import Target
 from cdc_assets.typemap.exact import coarse_by, exact_setting
 
 _AFTER_LSN = "~"
 """Sorts after everything of an LSN."""
-_WITH_LSN = re.compile("[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}/")
-"""Begin of a position of which the LSN is whole."""
 
 
 def coarse_tables(
@@ -138,4 +137,4 @@ def _end(file: EventFile, read: str, begin: str, newest_in: Callable[[EventFile,
     """The greatest position of a file: as Delta's log tells it, if that decides, for other programs that join files may cut it."""
     greatest = file.greatest
     is_sure = greatest < begin or greatest[:LSN_WIDTH] > read
-    return greatest if is_sure and _WITH_LSN.match(greatest) else newest_in(file, _AFTER_LSN)
+    return greatest if is_sure and re.match(PLACED, greatest) else newest_in(file, _AFTER_LSN)
