@@ -221,6 +221,42 @@ def test_signals_that_name_no_captured_table_are_told(kind: type[Server], tmp_pa
         assert f"Captured are: {schema}.items" in log_of(tmp_path)
 
 
+@pytest.mark.parametrize("kind", [MariaDb, Postgres])
+@pytest.mark.parametrize("snapshot", ["blocking", "incremental"])
+def test_a_table_that_the_lists_let_through_later_counts_as_read_once_a_snapshot_has_read_it_whole(
+    kind: type[Server], snapshot: str, tmp_path: Path
+) -> None:
+    """The connector reports first what its own snapshot did at this start, also if that was nothing."""
+    schema = "public" if kind is Postgres else "shop"
+    with kind(tmp_path / "server.log") as server:
+        server.execute(SIGNAL_TABLE)
+        for table in ("items", "late"):
+            server.execute(f"create table {table} (id int primary key)")
+            server.execute(f"insert into {table} values (1), (2), (3)")
+        own = properties_of(server, 0) | {"signal.data.collection": f"{schema}.signals", "read.only": "false"}
+        lists = {"table.include.list": f"{schema}.items,{schema}.signals"}
+        assert captured(tmp_path, own | lists) == 0, log_of(tmp_path)
+        lists["table.include.list"] += f",{schema}.late"
+        assert captured(tmp_path, own | lists) == 0, log_of(tmp_path)
+        late = "postgres.public.late" if kind is Postgres else "shop.late"
+        assert unread_tables(tmp_path) == [late]
+        for number, condition in enumerate(({"data-collection": f"{schema}.late", "filter": "id > 1"}, None)):
+            data: dict[str, Any] = {"data-collections": [f"{schema}.late"], "type": snapshot}
+            if condition:
+                statement = {"data-collection": f"{schema}.late", "filter": f"select * from {schema}.late where id > 1"}
+                data["additional-conditions"] = [condition if snapshot == "incremental" else statement]
+            text = json.dumps(data)
+            server.execute(f"insert into signals values ('s{number}', 'execute-snapshot', '{text}')")
+            assert captured(tmp_path, own | lists, idle=6) == 0, log_of(tmp_path)
+            assert unread_tables(tmp_path) == ([late] if condition else []), log_of(tmp_path)
+
+
+def unread_tables(folder: Path) -> list[str]:
+    """Tables of which `status` says that it is not known whether all of their rows are in the lake."""
+    found = status_of(folder)
+    return [one["where"] for one in found["unknown"] if "existing rows were not read" in one["what"]]
+
+
 def purge(server: Server) -> None:
     """Remove all binlogs but the newest; those that a client has open stay for a while."""
     patience = Patience(90)

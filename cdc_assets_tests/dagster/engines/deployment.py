@@ -12,6 +12,7 @@ import dagster as dg
 
 from cdc_assets.config.engine import EngineConfig
 from cdc_assets.connectors.engine.feed import Chunk, EngineFeed, Lines, Offsets
+from cdc_assets.connectors.engine.schemas import read_lines, topic_schema
 from cdc_assets.connectors.engine.source import LogPoint, Retention, binlog_point
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import Column, TableSchema
@@ -82,11 +83,16 @@ class Database:
 
 
 class Connector(ListFeed):
-    """Its offsets are places in a binlog; it obeys a signal in its file by READ events and notifications."""
+    """Its offsets are places in a binlog; it obeys a signal in its file by READ events and notifications.
 
-    def __init__(self, events: list[dict[str, Any]], *, obeys: str = "COMPLETED") -> None:
+    Args:
+        obeys: how its snapshots end; empty if it takes none.
+        scanned: the table of which it reports that it was read.
+    """
+
+    def __init__(self, events: list[dict[str, Any]], *, obeys: str = "COMPLETED", scanned: str = "db.items1") -> None:
         super().__init__(events, range(1, len(events) + 1))
-        self.obeys, self.properties = obeys, dict[str, str]()
+        self.obeys, self.properties, self._scanned = obeys, dict[str, str](), scanned
         self.signals: list[dict[str, Any]] = []
 
     def launch(self, config: EngineConfig, offsets: Offsets, history: Sequence[str]) -> EngineFeed:
@@ -109,20 +115,28 @@ class Connector(ListFeed):
             end = len(self._events)
             self._events = [*self._events, event(end + 1, topic=TOPIC, op="r")]
             if self.obeys:
-                self._pending += [
+                continues, _ = self.starts[-1]
+                self._pending += [  # a connector that continues reports first that it takes no snapshot of its own
+                    *([self._told(99, "SKIPPED")] if continues else []),
                     self._told(100, "STARTED"),
                     self._chunk(101, end, end + 1),
-                    self._told(102, self.obeys),
+                    self._told(102, "TABLE_SCAN_COMPLETED", scanned_collection=self._scanned, status="EMPTY"),
+                    self._told(103, self.obeys),
                 ]
         return super().next(timeout_s)
 
-    def _told(self, number: int, kind: str) -> Chunk:
-        fields = [{"type": "string", "optional": True, "field": name} for name in ("id", "aggregate_type", "type")]
+    def _told(self, number: int, kind: str, **more: str) -> Chunk:
+        names = ("id", "aggregate_type", "type")
+        fields: list[dict[str, Any]] = [{"type": "string", "optional": True, "field": name} for name in names]
+        texts = {"type": "map", "keys": {"type": "string"}, "values": {"type": "string"}}
+        fields.append({**texts, "optional": True, "field": "additional_data"})
         schema = {"type": "struct", "optional": False, "name": "n.Value", "fields": fields}
-        value = {"id": "its own", "aggregate_type": "Blocking Snapshot", "type": kind}
+        data = [{"key": name, "value": text} for name, text in more.items()]
+        value = {"id": "its own", "aggregate_type": "Blocking Snapshot", "type": kind, "additional_data": data}
         line = json.dumps({"n": 0, "key": None, "value": value, "headers": []}).encode() + b"\n"
+        table = read_lines(topic_schema(None, schema), line, 1000)
         topic = self.properties["notification.sink.topic.name"]
-        return Chunk(number, [Lines(topic, 77, None, schema, 1, 1000, line)], 1, [])
+        return Chunk(number, [Lines(topic, 77, None, schema, 1, 0, b"", table)], 1, [])
 
 
 @dataclass

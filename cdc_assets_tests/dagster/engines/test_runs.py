@@ -1,10 +1,8 @@
 """Assets, runs, the sensor and the checks of a capture by an embedded connector."""
 
-import json
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from unittest.mock import Mock, patch
 
 import dagster as dg
@@ -12,9 +10,8 @@ import pytest
 
 from cdc_assets import EnvelopeIOManager, SchemaHistoryIOManager, SparkResource
 from cdc_assets.config.engine import EngineConfig
-from cdc_assets.connectors.engine.feed import Chunk, Lines
+from cdc_assets.connectors.engine.feed import Chunk
 from cdc_assets.connectors.engine.overview import EngineOverview
-from cdc_assets.connectors.engine.schemas import read_lines, topic_schema
 from cdc_assets.connectors.engine.source import LogPoint, Retention
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.core.schema import TableSchema
@@ -329,27 +326,6 @@ def test_a_mode_that_reads_no_log_needs_no_run_once_its_snapshot_is_complete(
     assert shop.tick().tags[SIGNAL_TAG] == "file"
 
 
-class Scans(Connector):
-    """It reports of its snapshots that they have scanned an empty table, too."""
-
-    def __init__(self, events: list[dict[str, Any]], scanned: str) -> None:
-        super().__init__(events)
-        self._scanned = scanned
-
-    def _told(self, number: int, kind: str) -> Chunk:
-        told = super()._told(number, kind)
-        if kind == "STARTED":
-            return told
-        [line] = told.lines
-        fields = {"type": "map", "keys": {"type": "string"}, "values": {"type": "string"}, "optional": True}
-        schema = {**line.value, "fields": [*line.value["fields"], {**fields, "field": "additional_data"}]}
-        more = [{"key": "scanned_collection", "value": self._scanned}, {"key": "status", "value": "EMPTY"}]
-        value = {"type": "TABLE_SCAN_COMPLETED", "additional_data": more}
-        data = json.dumps({"n": 1, "key": None, "value": value, "headers": []}).encode() + b"\n"
-        table = read_lines(topic_schema(None, schema), data, 1000)
-        return Chunk(number, [Lines(line.topic, 78, None, schema, 1, 0, b"", table), line], 2, [])
-
-
 @pytest.mark.long
 def test_rows_of_a_table_that_the_lists_let_through_later_are_not_taken_for_read(shop: Deployment) -> None:
     """The connector takes no snapshot of it; an empty one, and one that was created since, have all their rows in the log."""
@@ -391,7 +367,7 @@ def test_rows_of_a_table_that_the_lists_let_through_later_are_not_taken_for_read
             "ops": {"shop_read_tables": {"config": {"conditions": {".*": f"SELECT * FROM {name} WHERE id > 3"}}}}
         }
         for config, lacking in ((conditions, sorted({name, *left})), ({}, left)):
-            shop.connector = Scans(shop.connector._events, name)
+            shop.connector = Connector(shop.connector._events, scanned=name)
             with patch.object(Database, "tables", return_value=tables):
                 chosen = [key("snapshot", name.removeprefix("db."))]
                 assert shop.run("shop_snapshot", chosen, run_config=config).success
