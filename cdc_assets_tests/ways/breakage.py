@@ -59,6 +59,7 @@ class Way:
         broken: a block in which it is broken.
         mended: what else it takes, after that, until all can be well again.
         later_s: seconds from the break until it is one: what has waited for less is not late.
+        paused_s: seconds for which the sensor starts no run after those that failed meanwhile.
         there: positions in which it can be.
         of_runs: whether it is only that a run waits: beside a stream no change waits then, and a command knows nothing of runs.
     """
@@ -68,6 +69,7 @@ class Way:
     broken: Callable[[Any], AbstractContextManager[object]]
     mended: Callable[[Keeper], object] = lambda keeper: None
     later_s: float = 0.0
+    paused_s: float = 0.0
     there: tuple[str, ...] = (BETWEEN, BESIDE, ALONE)
     of_runs: bool = False
 
@@ -333,8 +335,12 @@ WAYS = (
     Way("other_structure", "products: its structure|drift", _other_structure),
     Way("table_disabled", "order_lines", _table_disabled, _read_again("order_lines")),
     Way(
-        "lake_read_only", "(?i)read-only|cannot be written", _read_only, later_s=60.0
-    ),  # a command that only reads sees what waits
+        "lake_read_only",
+        "(?i)read-only|cannot be written",
+        _read_only,
+        later_s=60.0,  # a command that only reads sees what waits
+        paused_s=60.0,  # by then up to three runs have failed
+    ),
     Way("commit_emptied", "products", _commit_emptied, _read_again("products")),
     Way("file_lost", "products", _file_lost, _read_again("products")),
     Way("clock_set_back", "(?i)clock|not known", _clock_set_back, there=(BETWEEN,)),  # new commits make the time known
@@ -347,6 +353,7 @@ WAYS = (
         "mirror_refused",
         "skipped.operations",
         _with(mirror__enabled="true", mirror__interval__ms="1000", skipped__operations="d"),
+        _read_again("customers"),  # what was streamed meanwhile lacks operations: no later mirror could follow it
     ),
     Way("mirror_away", "(?i)mirror", _mirror_away, there=(BETWEEN, BESIDE)),
 )
