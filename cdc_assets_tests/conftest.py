@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -45,21 +46,26 @@ settings.load_profile("no deadline")
 
 
 LONG = (
-    "contract/test_mirrors_in_a_store.py",
-    "unit/snapshot/test_moment.py",
-    "unit/shared/losses/test_topics.py",
-    "contract/test_object_store.py",
-    "contract/test_names_again.py",
-    "unit/reconcile/test_reconcile.py",
-    "dagster/test_library.py",
-    "unit/streaming/test_appends.py",
     "contract/test_databases.py",
-    "dagster/test_signals.py",
+    "contract/source/test_sessions.py",
+    "unit/connectors/engine/test_batches.py",
+    "contract/source/test_silence.py",
+    "contract/test_several_databases.py",
+    "dagster/test_idle_page.py",
+    "unit/mirror/test_capture.py",
+    "contract/test_follow.py",
+    "contract/test_restored.py",
+    "contract/test_object_store.py",
+    "contract/source/test_commands.py",
+    "spark/test_generations.py",
+    "unit/retention/test_foreign.py",
     "dagster/test_sensor.py",
-    "dagster/test_secrets.py",
-    "contract/test_key_equality.py",
-    "contract/test_lost_answers.py",
-    "contract/test_memory.py",
+    "unit/reconcile/test_reconcile.py",
+    "spark/test_envelope_io.py",
+    "unit/mirror/test_audit.py",
+    "unit/metrics/test_metrics.py",
+    "unit/retention/test_compact.py",
+    "contract/test_mirrors_in_a_store.py",
 )
 """Files that take longest. They come first, so that no worker ends with one of them while the others have nothing left."""
 
@@ -69,6 +75,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     places = {root / name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
+    _leave_each_value_once(items)
+
+
+def _leave_each_value_once(items: list[pytest.Item]) -> None:
+    """Of a test that is marked `combinations`, each value of each parameter is in the default run, and the others are long.
+
+    Combinations come in an order without a rule, so that a value meets various others and not the first of each.
+    """
+    seen: set[tuple[str, str, int]] = set()
+    combinations = [item for item in items if item.get_closest_marker("combinations") is not None]
+    for item in sorted(combinations, key=lambda item: crc32(item.nodeid.encode())):
+        if isinstance(item, pytest.Function) and item.get_closest_marker("long") is None:
+            values = {(item.nodeid.partition("[")[0], name, id(value)) for name, value in item.callspec.params.items()}
+            if values <= seen:
+                item.add_marker("long")
+            seen |= values
 
 
 def pytest_collection_finish() -> None:

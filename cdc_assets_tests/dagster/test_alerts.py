@@ -68,6 +68,7 @@ def test_failed_run_is_told_once_with_its_reason(world: World) -> None:
     assert world.tick() == []
 
 
+@pytest.mark.long
 def test_check_is_told_when_its_verdict_changes(world: World) -> None:
     heard = []
     for healthy in (True, False, False, True, True, False):

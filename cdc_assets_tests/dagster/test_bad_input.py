@@ -68,6 +68,7 @@ def test_one_clear_failure(shop: Shop, instance: dg.DagsterInstance, properties:
     assert shop.view().state == state
 
 
+@pytest.mark.long
 def test_server_away_is_retryable(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.definitions()
     shop.write({"database.port": "1", "connection.validation.timeout.ms": "1000", "errors.max.retries": "0"})
@@ -87,6 +88,7 @@ def test_step_that_is_asked_to_end_is_not_repeated(shop: Shop, instance: dg.Dags
     assert not [found for found in result.all_node_events if found.event_type_value == "STEP_UP_FOR_RETRY"]
 
 
+@pytest.mark.long
 def test_a_run_that_fails_after_it_has_committed_windows_says_so(shop: Shop, instance: dg.DagsterInstance) -> None:
     windows = []
 

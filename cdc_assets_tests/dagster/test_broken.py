@@ -126,6 +126,7 @@ def test_the_page_of_a_capture_that_was_loaded_before_does_not_stay_healthy(
     assert "in trouble" in str(page(instance)["health"])
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("content", ["{", '{"tabel.include.list": "x"}', '{"topic.prefix": "${env:NOT_SET}"}'])
 @pytest.mark.parametrize("kind", ["", "cdc_assets.FileEvents"])
 @pytest.mark.parametrize("is_alone", [True, False])

@@ -49,6 +49,7 @@ def test_sensor_tells_when_the_agent_stops_and_when_it_runs_again(
     assert told() == []
 
 
+@pytest.mark.long
 def test_job_of_checks_names_the_stopped_agent(shop: Shop, instance: dg.DagsterInstance) -> None:
     assert shop.snapshot(instance).success
     shop.server.agent.stop()

@@ -79,6 +79,7 @@ def test_what_the_sensor_knows_of_runs_fails_it(
     assert failing(checked(shop, instance)) == []
 
 
+@pytest.mark.long
 def test_why_the_last_run_failed_is_told(shop: Shop, instance: dg.DagsterInstance) -> None:
     """Else whoever reads the page learns that something is wrong, and not what."""
     assert shop.snapshot(instance).success
@@ -138,6 +139,7 @@ def test_why_the_last_run_could_not_begin_is_told() -> None:
 
 
 def test_mirrors_that_nobody_ever_made_fail_it(shop: Shop, instance: dg.DagsterInstance) -> None:
+    assert shop.snapshot(instance).success
     shop.write({"mirror.enabled": "true", "mirror.late.ms": "1"})
     found = checked(shop, instance)
     assert failing(found) == [HEALTH.name]

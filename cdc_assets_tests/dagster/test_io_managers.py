@@ -165,6 +165,7 @@ class OwnComponent(SqlServerCdcComponent):
         return OWN["schema_history_io"]
 
 
+@pytest.mark.long
 def test_a_component_has_them_too(shop: Shop, instance: dg.DagsterInstance) -> None:
     before = sum(TOPICS.landed.values())
     shop.execute("INSERT INTO dbo.customers (name) VALUES (N'by component')")

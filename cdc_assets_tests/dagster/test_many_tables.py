@@ -22,7 +22,7 @@ from cdc_assets.lake.topics import TopicTables
 from cdc_assets.overview.checks.sqlserver import CHECKS
 from cdc_assets_tests.shop import ROOT, TABLES, Shop, key, open_shop, tick
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.usefixtures("spark_resource")]
 
 NUMBER = 50
 NAMES = [f"many_{number:02d}" for number in range(NUMBER)]
@@ -97,7 +97,6 @@ def shown(instance: dg.DagsterInstance) -> dict[dg.AssetKey, bool]:
     return {check.asset_key: record.status.value == "SUCCEEDED" for check, record in found.items()}
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Property `ScheduleDefinition:DeprecationWarning")  # of Dagster's own code
 def test_definition_of_a_table_is_short(shop: Shop) -> None:
     """Dagster sends all of them to each of its processes; what differs from table to table alone should be in them."""
@@ -172,7 +171,6 @@ def test_first_snapshot_selects_few_tables_and_reports_all(shop: Shop, instance:
         assert instance.get_materialized_partitions(asset) == {partition}
 
 
-@pytest.mark.long
 def test_records_of_a_run_grow_with_the_tables_that_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
     changed = NAMES[10:13]
     change(shop, *changed)
@@ -196,7 +194,6 @@ def test_checks_of_all_tables_are_reported_once_and_stay(shop: Shop, instance: d
     assert shown(instance) == {key(name, "changes"): True for name in [*TABLES, *NAMES]}
 
 
-@pytest.mark.long
 def test_selections_of_the_sensor_are_always_the_same(shop: Shop, instance: dg.DagsterInstance) -> None:
     """Dagster keeps a description of each selection for good."""
     runs = []
@@ -210,7 +207,6 @@ def test_selections_of_the_sensor_are_always_the_same(shop: Shop, instance: dg.D
     assert first.execution_plan_snapshot_id == second.execution_plan_snapshot_id
 
 
-@pytest.mark.long
 def test_table_in_trouble_is_reported_once_fails_one_run_and_is_reported_when_it_is_mended(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
@@ -252,7 +248,6 @@ def of_the_schedule(shop: Shop, instance: dg.DagsterInstance) -> dg.RunRequest:
     return request
 
 
-@pytest.mark.long
 def test_half_hourly_checks_are_of_tables_whose_result_has_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
     whole = {dg.AssetCheckKey(WINDOWS, name) for name in OF_CAPTURE}
     assert set(of_the_schedule(shop, instance).asset_check_keys or ()) == whole

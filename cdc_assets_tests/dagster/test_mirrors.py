@@ -191,6 +191,7 @@ def test_a_run_of_topics_does_not_wait_for_a_mirror_that_lasts(shop: Shop, monke
         assert tick(shop, instance).skip_message == "Nothing new."
 
 
+@pytest.mark.long
 def test_a_run_that_waits_for_its_mirrors_can_be_terminated(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on, waits = threading.Event(), threading.Event()
 

@@ -105,6 +105,7 @@ def test_partition_of_a_small_table_is_all_of_it_or_nothing(shop: Shop, spark_re
     assert downstream(shop, spark_resource, "customers", "range_02_of_08")[1] == []
 
 
+@pytest.mark.long
 def test_partition_by_text_is_refused_because_only_the_server_knows_its_order(
     shop: Shop, spark_resource: SparkResource
 ) -> None:
@@ -246,6 +247,7 @@ def of_ranges(first: int, last: int) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_table_that_fails_half_way_has_no_green_partition(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +298,7 @@ def test_run_that_resumes_and_then_fails_reports_what_it_has_resumed(
         assert green(instance, shop.snapshot(instance).run_id, "ledger") == {1, 2, 3, 4}
 
 
+@pytest.mark.long
 def test_table_without_rows_is_read(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.execute("CREATE TABLE dbo.nothing (id int NOT NULL PRIMARY KEY)")
     shop.execute("EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'nothing', @role_name = NULL")

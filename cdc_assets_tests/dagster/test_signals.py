@@ -133,6 +133,7 @@ def test_incremental_and_a_row_of_the_signal_table(asked: Shop, instance: dg.Dag
     assert reads(asked, "incremental") == 3 + 40
 
 
+@pytest.mark.long
 def test_a_run_for_rows_of_the_signal_table_says_so(asked: Shop, instance: dg.DagsterInstance) -> None:
     """Other changes are none, and neither are deletions from that table and the markers that captures write into it."""
     change_a_product(asked)
@@ -150,6 +151,7 @@ def test_a_run_for_rows_of_the_signal_table_says_so(asked: Shop, instance: dg.Da
     assert SIGNAL_TAG not in tick(asked, instance).tags, "the signal was read"
 
 
+@pytest.mark.long
 def test_a_signal_table_that_cannot_be_asked_stops_no_run(
     asked: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_signal_table_that_cannot_be_asked_stops_no_run(
     assert asked.follow(instance).success
 
 
+@pytest.mark.long
 def test_one_question_tells_that_the_signal_table_is_untouched(asked: Shop, instance: dg.DagsterInstance) -> None:
     change_a_product(asked)
     with SqlServerSource(asked.config().connection) as source:

@@ -150,6 +150,7 @@ def test_sensor_looks_beside_a_run_that_does_not(
         assert is_green(instance, "capture_job")
 
 
+@pytest.mark.long
 def test_sensor_leaves_the_page_to_a_run_that_has_just_told_it(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks
 ) -> None:
@@ -169,6 +170,7 @@ def test_sensor_leaves_the_page_to_a_run_that_has_just_told_it(
     assert location.page() == "healthy"
 
 
+@pytest.mark.long
 def test_half_hourly_checks_are_left_out_only_if_a_run_looks(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks
 ) -> None:
@@ -367,6 +369,7 @@ def test_lake_that_is_gone_is_told(shop: Shop, instance: dg.DagsterInstance, loc
     assert location.page() == "healthy"
 
 
+@pytest.mark.long
 def test_check_of_a_table_fails_for_what_no_run_has_recorded(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks
 ) -> None:
@@ -383,6 +386,7 @@ def test_check_of_a_table_fails_for_what_no_run_has_recorded(
     assert is_green(instance, "lsn_continuity", changes)
 
 
+@pytest.mark.long
 def test_what_the_half_hourly_job_met_for_a_moment_is_corrected(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks
 ) -> None:
@@ -443,6 +447,7 @@ def test_lake_of_which_dagster_has_an_unreadable_value_does_not_hide_the_page(
     assert instance.run_storage.get_cursor_values({name})[name] != value, "replaced"
 
 
+@pytest.mark.long
 def test_tick_ends_though_nothing_answers(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

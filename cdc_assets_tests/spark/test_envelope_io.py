@@ -61,7 +61,7 @@ def test_lsn_range_bounds_what_is_loaded(shop: Shop, spark_resource: SparkResour
     assert [row.position[:22] for row in until.collect()] == [first]
 
 
-@pytest.mark.parametrize("other_session", [False, True])
+@pytest.mark.parametrize("other_session", [pytest.param(False, marks=pytest.mark.long), True])
 def test_returned_frame_is_the_table_whatever_session_is_active_and_any_reader_sees_it(
     shop: Shop, spark_resource: SparkResource, tmp_path: Path, *, other_session: bool
 ) -> None:

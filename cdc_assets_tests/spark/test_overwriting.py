@@ -83,6 +83,7 @@ def test_each_materialization_is_the_whole_table(lake: Lake) -> None:
     assert lake.rows("reports.sums") == []
 
 
+@pytest.mark.long
 def test_a_partition_replaces_itself_and_is_loaded_by_itself(lake: Lake) -> None:
     seen = dict[str, list[int]]()
 

@@ -25,6 +25,7 @@ def told(facts: ConnectorFacts) -> list[tuple[bool, str]]:
     return [(verdict.passed, verdict.text) for verdict in found]
 
 
+@pytest.mark.long
 def test_completeness_does_not_stay_good_while_changes_wait(shop: Deployment) -> None:
     assert shop.changes().success
 

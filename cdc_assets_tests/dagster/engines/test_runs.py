@@ -87,6 +87,7 @@ def test_a_run_reports_reads_and_changes_apart_and_whatever_is_selected(shop: De
     assert shop.last_of_connector().passed
 
 
+@pytest.mark.long
 def test_own_io_managers_write_batches_and_the_connectors_history(shop: Deployment) -> None:
     shop.own = OWN
     TOPICS.clear()
@@ -135,6 +136,7 @@ def test_a_run_tells_on_the_page_that_the_capture_is_healthy(shop: Deployment) -
     assert "lag_capture_job_seconds" not in page
 
 
+@pytest.mark.long
 def test_a_run_tells_what_is_wrong_while_it_works(shop: Deployment) -> None:
     assert shop.changes().success
     shop.database.retained = Retention("The binlog was purged. Next: capture into a new lake.")
@@ -150,6 +152,7 @@ def test_a_run_tells_what_is_wrong_while_it_works(shop: Deployment) -> None:
     assert (shown.run_id, shown.status.value) == (result.run_id, "FAILED")
 
 
+@pytest.mark.long
 def test_between_runs_the_sensor_tells_what_has_changed(shop: Deployment) -> None:
     assert shop.changes().success
     assert shop.tick().asset_events == []
@@ -241,6 +244,7 @@ def test_a_run_that_somebody_asks_for_without_a_driver_ends_when_nothing_is_new(
     assert any(text.endswith("ended: idle") for text in logged)
 
 
+@pytest.mark.long
 def test_a_database_that_is_away_breaks_nothing(shop: Deployment) -> None:
     assert shop.changes().success
     shop.database.away = True
@@ -257,6 +261,7 @@ def test_a_database_that_is_away_breaks_nothing(shop: Deployment) -> None:
     }
 
 
+@pytest.mark.long
 def test_without_a_driver_the_lake_and_the_configuration_tell_the_tables(shop: Deployment) -> None:
     shop.database.driver = False
     shop.more["table.include.list"] = r"db.orders, db\.lines, db\..*"
@@ -299,6 +304,7 @@ def test_checks_pass_only_on_what_is_proved(shop: Deployment) -> None:
     assert "must hold batch" in (gone.description or "")
 
 
+@pytest.mark.long
 def test_a_mode_that_reads_no_log_needs_no_run_once_its_snapshot_is_complete(
     shop: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,6 +410,7 @@ def test_a_record_without_lists_or_with_some_that_are_not_understood_says_nothin
         assert [trouble.where for trouble in report.unknown] == ["db.late1"], "others are understood"
 
 
+@pytest.mark.long
 def test_an_error_of_the_connector_is_seen_and_passes(shop: Deployment) -> None:
     with patch.object(Connector, "next", side_effect=EngineError("The connector has ended: no right. Next: grant it.")):
         assert not shop.changes().success

@@ -30,6 +30,7 @@ def test_a_snapshot_asset_asks_the_connector_to_read_again(shop: Deployment) -> 
     assert dg.AssetKey(["shop", "notifications"]) in materialized(result)
 
 
+@pytest.mark.long
 def test_a_name_is_no_expression(shop: Deployment) -> None:
     """Of one that is taken for one the connector reads nothing, whenever it is asked."""
     table = TableSchema(TableId("db", "", "items$1"), 0, (Column("id", "int", 1, False),), ("id",))
@@ -58,6 +59,7 @@ def test_a_connector_that_reads_no_rows_at_first_is_run_before(shop: Deployment)
     assert "materialize the changes first" in (shop.last_of_connector().description or "")
 
 
+@pytest.mark.long
 def test_a_snapshot_that_is_not_taken_fails_its_run(shop: Deployment) -> None:
     assert shop.changes().success
     shop.connector.obeys = "ABORTED"
@@ -121,6 +123,7 @@ def test_signals_go_through_the_table_or_the_file(shop: Deployment) -> None:
     assert shop.tick().skip_message == "Nothing new."
 
 
+@pytest.mark.long
 def test_rows_that_a_signal_asks_for_are_observed_and_those_of_the_first_snapshot_materialized(
     shop: Deployment,
 ) -> None:

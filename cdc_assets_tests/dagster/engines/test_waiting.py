@@ -32,6 +32,7 @@ def test_a_change_starts_a_run_within_the_tick(idle: Deployment) -> None:
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.long
 def test_an_idle_tick_asks_for_the_end_once_a_poll(idle: Deployment) -> None:
     asked: list[float] = []
 
@@ -47,6 +48,7 @@ def test_an_idle_tick_asks_for_the_end_once_a_poll(idle: Deployment) -> None:
     assert time.monotonic() - began < 4
 
 
+@pytest.mark.long
 def test_a_log_that_grows_by_nothing_that_is_captured_is_waited_behind(idle: Deployment) -> None:
     ends = iter(range(11, 10_000))
     began = time.monotonic()
@@ -59,12 +61,14 @@ def test_a_log_that_grows_by_nothing_that_is_captured_is_waited_behind(idle: Dep
     assert next(ends) > 14
 
 
+@pytest.mark.long
 def test_a_change_between_the_answer_and_the_wait_is_not_missed(idle: Deployment) -> None:
     ends = iter([10, 12])
     with patch.object(Database, "log_end", lambda _: binlog_point("bin.000001", next(ends, 12))):
         assert isinstance(idle.tick(), dg.RunRequest)
 
 
+@pytest.mark.long
 def test_a_database_that_goes_away_meanwhile_ends_the_wait(idle: Deployment) -> None:
     with ThreadPoolExecutor(1) as others:
         others.submit(lambda: (time.sleep(0.3), setattr(idle.database, "away", True)))
@@ -72,6 +76,7 @@ def test_a_database_that_goes_away_meanwhile_ends_the_wait(idle: Deployment) -> 
     assert not isinstance(answer, dg.RunRequest)
 
 
+@pytest.mark.long
 def test_it_does_not_wait_beside_another_capture_or_if_it_may_not(idle: Deployment) -> None:
     with patch.object(schedule, "sleep", side_effect=AssertionError):
         with schedule._TURN:

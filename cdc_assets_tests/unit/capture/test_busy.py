@@ -33,6 +33,7 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("step", ["", "window-planned", "table-committed", "files-written"])
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("error", BUSY)

@@ -58,6 +58,7 @@ def pair(server: StandIn, tmp_path: Path) -> Pair:
     return Pair(server, tmp_path)
 
 
+@pytest.mark.long
 def test_table_that_is_left_out_rests_and_continues_from_its_position(pair: Pair) -> None:
     first = pair.insert()
     pair.world.stream()

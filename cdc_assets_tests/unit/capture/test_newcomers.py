@@ -177,6 +177,7 @@ def test_new_tables_do_not_wait_for_one_that_was_left_out_because_of_its_topic(t
     assert list(unfit([out, new], [sink], config)) == [out], "of which nothing was captured"
 
 
+@pytest.mark.long
 def test_many_new_tables_are_compared_with_many_others_in_a_moment(tmp_path: Path) -> None:
     tables = [TableId("SalesDb", "dbo", f"t{number}") for number in range(4_000)]
     began = time.process_time()

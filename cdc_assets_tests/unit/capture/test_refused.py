@@ -30,6 +30,7 @@ def refuse(server: Refusing, database: str, error: CdcError | None) -> None:
     server.__dict__["refusals"] = refused if error else {}
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("step", ["", "window-planned", "table-committed"])
 @pytest.mark.parametrize("error", [LoginError("No user."), ObjectDeniedError("SELECT was denied.")])
 def test_the_others_go_on_and_it_continues_when_it_answers(tmp_path: Path, error: CdcError, step: str) -> None:

@@ -51,6 +51,7 @@ def damage(topic: Path) -> None:
         commit.write_text("{broken")
 
 
+@pytest.mark.long
 @pytest.mark.delta_rs
 def test_a_topic_that_cannot_be_read_moves_too(tmp_path: Path) -> None:
     server, config, lines, other = two(tmp_path)

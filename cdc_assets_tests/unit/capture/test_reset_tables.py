@@ -82,6 +82,7 @@ def test_a_table_that_goes_on_without_its_rows_lacks_what_was_lost(tmp_path: Pat
     assert continuity_result(state_of(config).tables[lines]).passed
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("when", ["before the reset", "after it"])
 @pytest.mark.parametrize("mode", ["no_data", "initial"])
 @pytest.mark.parametrize("found", ["nothing", "an older copy"])

@@ -53,6 +53,7 @@ def truncate(folder: Path) -> None:
     newest.write_bytes(newest.read_bytes()[:-20])
 
 
+@pytest.mark.long
 def test_what_hinders_the_stream(world: World) -> None:
     """As the page, though the questions of these commands are answered."""
     denied = PreflightError("db:1433 denied access: SELECT on dbo_orders_CT. Next: grant it")
@@ -90,6 +91,7 @@ def test_lost_topic(world: World, lose: Callable[[Path], None], what: str, statu
     assert f"up to {orders.gap_until} are lost" in check.text
 
 
+@pytest.mark.long
 def test_other_name_of_a_topic(world: World) -> None:
     """Every run is refused by it, so it is told first, and nothing is said to be lost."""
     world.properties["topic.delimiter"] = "-"
@@ -112,6 +114,7 @@ def test_topic_that_an_earlier_release_has_named(tmp_path: Path) -> None:
     assert other_name(state, replace(config, events=replace(config.events, sanitize_pattern=pattern))) is None
 
 
+@pytest.mark.long
 def test_lost_manifest(world: World) -> None:
     shutil.rmtree(Path(world.lake) / "shop.__windows")
     for command in ("status", "summary", "doctor"):
@@ -131,6 +134,7 @@ def test_rows_that_users_append_to_a_topic_are_no_events(world: World) -> None:
         assert (len(found), sorted(found)) == (min(count, 4), found)
 
 
+@pytest.mark.long
 def test_topic_of_a_table_that_stopped_is_not_complete_because_the_settings_leave_it_out(world: World) -> None:
     world.sql(
         "INSERT INTO dbo.orders VALUES (51, 'lost')",

@@ -74,6 +74,7 @@ def test_a_capture_begins_as_the_first_time(world: World) -> None:
     assert world.reads(world.tables[0]) == [1, 2, 3, 50]
 
 
+@pytest.mark.long
 def test_a_capture_whose_reset_was_interrupted_is_reset_again(world: World) -> None:
     lake = Path(world.lake)
     (lake / "shop.__schema_history").rename(lake.parent / "moved")
@@ -99,6 +100,7 @@ def test_it_is_refused_where_nothing_was_moved(world: World) -> None:
     assert list(Path(world.lake).iterdir()) == []
 
 
+@pytest.mark.long
 def test_it_is_refused_while_a_run_may_be_active_and_fences_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", "from cdc_assets.core.processes import own_process as o; print(o()); input()"],
@@ -139,6 +141,7 @@ def test_what_is_in_flight_is_finished_first(world: World) -> None:
     assert reset(world, "dbo.orders", "--yes")[0] == 0
 
 
+@pytest.mark.long
 def test_what_comes_in_flight_while_a_reset_begins_is_finished_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +177,7 @@ def test_a_lake_in_an_object_store_is_not_moved(world: World, monkeypatch: pytes
         Reset(world.config, SystemClock()).removal()
 
 
+@pytest.mark.long
 def test_a_new_lake_begins_where_one_is_gone_for_good(world: World) -> None:
     lake = Path(world.lake)
     code, text = reset(world, "--new-lake")

@@ -49,6 +49,7 @@ def test_stop_and_pause_while_a_round_is_in_flight(server: StandIn, tmp_path: Pa
     assert ids(world, table) == list(range(1, 301))
 
 
+@pytest.mark.long
 def test_a_table_that_somebody_locks_is_read_later_and_the_stream_continues(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     streaming = replace(world.config.streaming, retry_wait_s=0.0)
@@ -133,6 +134,7 @@ def test_a_change_table_that_stays_locked_holds_up_no_snapshot_of_others(
     assert [event["value"]["op"] for event in world.events(other)] == ["c"]
 
 
+@pytest.mark.long
 def test_a_quiet_table_is_read_with_the_columns_of_its_second_instance(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = orders(world)
@@ -200,6 +202,7 @@ def test_changed_rows_that_a_replica_has_cleaned_up_already(
     assert why in caplog.text
 
 
+@pytest.mark.long
 def test_rows_that_are_read_from_a_replica_that_lags(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

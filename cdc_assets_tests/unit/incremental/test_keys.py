@@ -28,6 +28,7 @@ from cdc_assets_tests.unit.streaming.lake_reader import rows_of_topic
 from mssql_standin.control import StandIn
 
 
+@pytest.mark.long
 def test_surrogate_key_with_the_same_value_often_and_null(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = world.make("log", "kind int NULL, note varchar(20) NULL")
@@ -91,6 +92,7 @@ def test_rows_whose_files_are_lost_are_not_committed_but_read_again(
     assert scans(world) == ["SUCCEEDED"]
 
 
+@pytest.mark.long
 def test_bad_surrogate_keys_are_reported_and_later_signals_work(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = world.make("orders", "id int PRIMARY KEY, version int, doc xml NULL")
@@ -146,6 +148,7 @@ def test_unique_index_over_nullable_columns(server: StandIn, tmp_path: Path) -> 
     assert sorted(found[len(keys) :], key=str) == sorted(set(keys) - {(None, None), (1, None)}, key=str)
 
 
+@pytest.mark.long
 def test_message_keys_and_conditions_of_each_table(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     events = replace(world.config.events, message_key_columns=("dbo.parts:place",))
@@ -215,6 +218,7 @@ def test_keys_of_every_type_are_read_in_order_and_compared_exactly(server: Stand
     assert scans(world) == ["SUCCEEDED"] * len(tables)
 
 
+@pytest.mark.long
 def test_wide_rows_make_small_rounds(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incremental_round, "ROUND_BYTES", 30_000)
     world = World(server, str(tmp_path), chunk_rows=4)
@@ -249,6 +253,7 @@ def twins(world: World) -> TableId:
     return TableId(DATABASE, "dbo", "twins")
 
 
+@pytest.mark.long
 def test_an_unchanged_twin_of_a_changed_row_is_read(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = twins(world)

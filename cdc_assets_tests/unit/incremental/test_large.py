@@ -164,6 +164,7 @@ def test_a_large_column_of_which_no_change_holds_a_value_makes_no_round_useless(
     assert ids(world, table) == [n for n in range(1, 11) if n != 5]
 
 
+@pytest.mark.long
 def test_a_table_whose_rows_get_large_values_and_omit_them_during_each_read_is_given_up(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_row_whose_key_changed_has_its_large_value_in_an_event(server: StandIn
     assert bodies[0][-1] == "500"
 
 
+@pytest.mark.long
 def test_a_mirror_gets_the_large_values_of_a_column_that_was_captured_late(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path), chunk_rows=100)
     table = world.make("t", "id int PRIMARY KEY, w int")

@@ -69,6 +69,7 @@ def test_markers_that_were_cleaned_up_are_written_again(server: StandIn, tmp_pat
     assert len(world.events(other)) == 1
 
 
+@pytest.mark.long
 def test_rows_of_a_round_do_not_come_behind_those_of_a_snapshot_that_repairs_a_gap(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def test_markers_are_found_beside_a_signal_whose_record_was_written_and_the_answ
     assert scans(world) == ["SUCCEEDED", "SUCCEEDED"]
 
 
+@pytest.mark.long
 def test_rows_are_read_again_if_somebody_else_deletes_the_marker_while_they_are_read(
     server: StandIn, tmp_path: Path
 ) -> None:

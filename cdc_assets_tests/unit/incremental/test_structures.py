@@ -181,6 +181,7 @@ def test_other_type_of_the_key_in_mid_snapshot_begins_anew(server: StandIn, tmp_
     assert scans(world) == ["SUCCEEDED"]
 
 
+@pytest.mark.long
 def test_clean_up_during_a_round(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     table = orders(world)

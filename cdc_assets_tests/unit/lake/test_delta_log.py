@@ -54,6 +54,7 @@ def commits(tables: TopicTables) -> list[int]:
     return [int(name[:20]) for name in entries(tables) if name.endswith(".json")]
 
 
+@pytest.mark.long
 def test_log_is_as_long_after_many_windows_as_after_some_and_nothing_is_missing(tables: TopicTables) -> None:
     tables.ensure("topic", SCHEMA)
     longest = []
@@ -70,6 +71,7 @@ def test_log_is_as_long_after_many_windows_as_after_some_and_nothing_is_missing(
         assert DeltaTable(tables.location.uri("topic"), version=version).version() == version
 
 
+@pytest.mark.long
 def test_clean_up_lists_the_log_once_for_each_checkpoint(tables: TopicTables, monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[str] = []
     found = delta_log._entries
@@ -148,6 +150,7 @@ def test_a_commit_in_place_of_one_that_was_cut_off_stays_whoever_else_finds_that
     assert page.reached("topic") == (5 if "window 5" in made else 3)
 
 
+@pytest.mark.long
 def test_log_that_lacks_a_commit_is_not_touched(tables: TopicTables) -> None:
     tables.ensure("topic", SCHEMA)
     commit(tables, range(1, 6 * CHECKPOINT_EVERY))

@@ -189,6 +189,7 @@ def test_snapshot_in_flight_survives(tmp_path: Path) -> None:
     assert opened(tmp_path).read().snapshots == {}
 
 
+@pytest.mark.long
 def test_checkpoint_folds_rows_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 7)
     monkeypatch.setattr(manifest_rows, "_KEEP_ROWS", 4)

@@ -212,6 +212,7 @@ def reached(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_metrics_follow_a_password_as_the_capture_does(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def test_a_version_that_ends_with_its_type_keeps_its_value(
     assert {row["id"] for row in world.versions() if row["v"] is not None} >= {1}
 
 
+@pytest.mark.long
 def test_several_changes_are_made_good_by_one_reading(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, "id int NOT NULL PRIMARY KEY, v float", "(1, 1.7)")
     for number, kind in enumerate(("int", "smallint"), 2):

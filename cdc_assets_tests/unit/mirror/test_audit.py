@@ -107,6 +107,7 @@ def test_a_mirror_whose_record_or_tables_lost_something_is_made_anew(
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("step", ["mirror-planned", "mirror-history-committed"])
 @pytest.mark.parametrize("what", [name for name in LOSSES if not name.startswith("record")])
 def test_tables_that_lost_something_while_a_step_was_in_flight_are_made_anew(
@@ -166,6 +167,7 @@ def test_events_that_are_lost_between_the_two_commits_of_a_step(world: World, ca
     assert len(begun) == len(set(begun)), "no version is there twice"
 
 
+@pytest.mark.long
 def test_what_one_process_has_found_counts_no_more_once_another_one_has_rebuilt_the_mirror(world: World) -> None:
     world.execute("DELETE FROM dbo.t WHERE id = 1")
     world.capture()
@@ -182,6 +184,7 @@ def test_what_one_process_has_found_counts_no_more_once_another_one_has_rebuilt_
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("statement", ["DELETE FROM dbo.t WHERE id = 1", "INSERT INTO dbo.t VALUES (9, 9)"])
 @pytest.mark.parametrize("step", ["mirror-planned", "mirror-history-committed", "mirror-committed"])
 def test_a_step_in_flight_is_no_loss(world: World, step: str, statement: str, caplog: pytest.LogCaptureFixture) -> None:

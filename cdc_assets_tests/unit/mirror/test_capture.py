@@ -131,6 +131,7 @@ def test_versions_are_not_read_between_the_two_commits_of_a_rebuild(world: World
     assert ordered(reader.versions().to_pylist()) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("commits", [0, 25])
 def test_a_mirror_that_was_rebuilt_is_not_read_by_what_was_known_of_the_one_before(world: World, commits: int) -> None:
     """It may be right from a later LSN on, when old events were dropped; other programs may have made commits since."""
@@ -187,6 +188,7 @@ def test_a_mirror_that_is_made_anew_is_the_same(world: World) -> None:
     assert content(world.lake) == rows
 
 
+@pytest.mark.long
 def test_a_mirror_that_is_made_anew_while_a_snapshot_is_ahead_of_the_stream_misses_nothing(world: World) -> None:
     """It cannot be made anew yet; nor does it pass over what it has not taken."""
     world.execute("DELETE FROM dbo.t WHERE id = 1")
@@ -209,6 +211,7 @@ def test_a_step_in_flight_is_not_taken_for_the_one_that_makes_a_mirror_anew(worl
     assert ordered(world.rows()) == ordered(world.on_server("id, note, big"))
 
 
+@pytest.mark.long
 def test_a_mirror_whose_tables_are_gone_is_made_anew(world: World) -> None:
     world.mirror()
     shutil.rmtree(world.lake / f"{TOPIC}.__current")
@@ -224,6 +227,7 @@ def test_a_table_is_named_by_its_topic_too(world: World) -> None:
     assert mirrors.named([TOPIC]) == mirrors.named(["dbo.T"]) == [TableId(DATABASE, "dbo", "t")]
 
 
+@pytest.mark.long
 def test_rows_that_were_deleted_in_a_gap_are_gone(world: World) -> None:
     world.mirror()
     world.execute("DELETE FROM dbo.t WHERE id = 1")

@@ -38,6 +38,7 @@ def test_a_mirror_stops_before_a_row_whose_values_are_not_known(world: World, st
     assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
 
 
+@pytest.mark.long
 def test_a_mirror_that_stops_again_has_the_rows_that_were_read_between(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,7 @@ def test_it_follows_where_events_have_all_values(world: World) -> None:
     assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "statement",
     [
@@ -104,6 +106,7 @@ def test_a_mirror_stops_where_a_statement_moves_rows_and_omits_values(world: Wor
     assert ordered(world.rows()) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mirrored", [True, False])
 def test_compaction_keeps_the_only_event_with_a_value(world: World, mirrored: bool) -> None:
     compacting(world, mirrored=mirrored)

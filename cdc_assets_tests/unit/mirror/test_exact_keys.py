@@ -134,6 +134,7 @@ def test_events_of_shortened_keys_count_for_nothing(world: World) -> None:
         assert notes(world) == on_server(world) == ["0", "1", "2", "6", "7", "8", "new", "newer"]
 
 
+@pytest.mark.long
 def test_a_mirror_that_begins_behind_events_of_shortened_keys(world: World) -> None:
     in_mode(world, "connect")
     write(world, "DELETE FROM dbo.t WHERE at = @5'")
@@ -159,6 +160,7 @@ def end_of(world: World, generation: str) -> str:
     return str(max(found.to_pylist())[:LSN_WIDTH])
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("goes_on", [False, True])
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_joined_files_tell_as_much_as_those_that_they_are_made_of(
@@ -184,6 +186,7 @@ def test_joined_files_tell_as_much_as_those_that_they_are_made_of(
         assert notes(world) == on_server(world)
 
 
+@pytest.mark.long
 def test_a_reading_with_shortened_keys_at_the_lsn_of_an_exact_one_counts_for_nothing(world: World) -> None:
     world.mirror()
     in_mode(world, "connect")
@@ -232,6 +235,7 @@ def test_bounds_that_another_program_has_cut_are_not_believed() -> None:
                 exact_files(target, files, {1: error}, 0, newest_in)
 
 
+@pytest.mark.long
 def test_a_later_reading_of_the_table_takes_no_history(world: World) -> None:
     in_mode(world, "connect")
     write(world, "DELETE FROM dbo.t WHERE at = @5'")

@@ -89,6 +89,7 @@ def test_values_show_whether_a_row_has_lived_through_a_loss_that_no_reading_make
     assert fold_keyed(SHAPE, rows, by_key(SHAPE, events.slice(1 - at_once)), doubt=lsn(5)).rows.num_rows == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_mirror_after_a_loss_that_no_reading_makes_good(world: World, apart: bool) -> None:
     """A row that had gone, whose key came and went in one transaction, is gone; others that exchange keys later are there."""
@@ -113,6 +114,7 @@ def test_a_mirror_after_a_loss_that_no_reading_makes_good(world: World, apart: b
     assert ordered(world.rows()) == ordered(world.on_server(COLUMNS))
 
 
+@pytest.mark.long
 def test_a_topic_that_an_earlier_version_has_compacted_makes_no_mirror_until_its_table_is_read_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

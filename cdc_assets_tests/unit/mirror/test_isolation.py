@@ -146,6 +146,7 @@ def unreadable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MirrorTables, "schema", broken)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cause", ["a store that fails", "a refused rebuild"])
 def test_a_mirror_that_cannot_follow_keeps_its_lsn(world: World, monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
     """What waits is taken once the cause is gone; mirrors that have nothing to take go on meanwhile."""

@@ -35,6 +35,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.long
 def test_each_placeholder_that_a_topic_has_had_counts_as_missing(world: World) -> None:
     assert placeholders(TopicTables.of(world.config), TOPIC) == (
         "__debezium_unavailable_value",

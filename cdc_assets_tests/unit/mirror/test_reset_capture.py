@@ -45,6 +45,7 @@ def require_rows(world: World) -> None:
     assert found == sorted(world.on_server("id, note"), key=lambda row: int(row["id"]))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("steps", [1, 2, 3])
 @pytest.mark.parametrize("others", [0, 1, 3])
 def test_those_of_the_new_lake_have_its_rows(world: World, steps: int, others: int) -> None:

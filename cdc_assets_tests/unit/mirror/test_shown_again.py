@@ -119,6 +119,7 @@ def test_a_table_that_is_read_again_at_once_needs_no_event(server: StandIn, tmp_
     assert ordered(world.rows()) == ordered(world.on_server("id, v, w"))
 
 
+@pytest.mark.long
 def test_what_was_read_by_the_former_settings_makes_nothing_good(server: StandIn, tmp_path: Path) -> None:
     """A snapshot that is ahead of the changes, which come by other settings."""
     world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
@@ -137,6 +138,7 @@ def test_what_was_read_by_the_former_settings_makes_nothing_good(server: StandIn
     assert ordered(world.rows()) == ordered(world.on_server("id, v, w"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 def test_settings_under_which_no_event_came_and_columns_that_are_hidden_from_now_on(
     server: StandIn, tmp_path: Path, rule: str
@@ -155,6 +157,7 @@ def test_settings_under_which_no_event_came_and_columns_that_are_hidden_from_now
     assert [row["v"] for row in world.rows() if row["id"] < 3] == ["value 1", "value 2"]
 
 
+@pytest.mark.long
 def test_a_column_that_was_never_shown_before(server: StandIn, tmp_path: Path) -> None:
     world = World(server, tmp_path / "lake", KEYED)
     set_rule(world, **RULES["exclude"])
@@ -195,6 +198,7 @@ def test_settings_that_change_while_a_window_is_in_flight(
     assert ordered(world.rows()) == ordered(world.on_server("id, v, w"))
 
 
+@pytest.mark.long
 def test_rows_that_only_an_incremental_snapshot_has_read_by_the_rule(server: StandIn, tmp_path: Path) -> None:
     world = asked(server, tmp_path)
     for _ in range(3):
@@ -210,6 +214,7 @@ def test_rows_that_only_an_incremental_snapshot_has_read_by_the_rule(server: Sta
     assert ordered(world.rows()) == ordered(world.on_server("id, v, w"))
 
 
+@pytest.mark.long
 def test_public_schema_changes_and_windows_without_other_settings_say_nothing(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
     published = DeltaTable(str(world.lake / "shop")).to_pyarrow_table().num_rows
@@ -251,6 +256,7 @@ def test_compaction_of_a_topic_without_a_mirror_waits_for_no_reading(server: Sta
         assert isinstance(found, str) == enabled
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["exclude", "mask"])
 def test_rows_of_a_table_without_a_key_are_named_otherwise(server: StandIn, tmp_path: Path, rule: str) -> None:
     world = started(server, tmp_path, "id int, v varchar(9), w int", "(1, 'a', 1)", "(2, 'b', 2)")
@@ -268,6 +274,7 @@ def test_rows_of_a_table_without_a_key_are_named_otherwise(server: StandIn, tmp_
         assert ordered(found) == ordered(world.on_server(names))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("again", ["condition", "condition, altered", "without a key"])
 def test_a_snapshot_of_some_rows_makes_nothing_good(server: StandIn, tmp_path: Path, again: str) -> None:
     columns = "id int, v varchar(9), w int" if again == "without a key" else KEYED
@@ -325,6 +332,7 @@ def test_a_run_that_ends_before_it_records_what_reads_show(server: StandIn, tmp_
     assert "column v is no longer masked in events" in str(world.follow())
 
 
+@pytest.mark.long
 def test_reads_whose_number_has_passed_are_read_again(server: StandIn, tmp_path: Path) -> None:
     """Another database has recorded structures meanwhile."""
     world = asked(server, tmp_path)
@@ -346,6 +354,7 @@ def test_reads_whose_number_has_passed_are_read_again(server: StandIn, tmp_path:
     assert "column v is no longer masked in events" in str(world.follow())
 
 
+@pytest.mark.long
 def test_a_table_that_was_altered_in_front_of_a_snapshot_that_is_ahead(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
     set_rule(world, **RULES["exclude"])
@@ -386,6 +395,7 @@ def test_a_column_of_the_key(server: StandIn, tmp_path: Path, rule: str) -> None
     assert ordered(found) == ordered(world.on_server("id, v, w"))
 
 
+@pytest.mark.long
 def test_a_hash_of_another_spelling_is_the_same(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
     for number, name in enumerate(("SHA-256", "sha-256"), 2):
@@ -425,6 +435,7 @@ def test_settings_that_change_together_with_the_capture_instance(server: StandIn
     assert found == [["id", "v", "w"], ["id", "v", "w", "x"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["mask", "exclude"])
 def test_a_quiet_table_of_which_an_earlier_version_has_recorded_nothing(
     server: StandIn, tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch

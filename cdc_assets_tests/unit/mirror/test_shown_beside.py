@@ -102,6 +102,7 @@ def test_end_counts_events_that_were_committed_by_former_settings(server: StandI
     assert ends[-1:] == [2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "rule"), [("", EXCLUDED), (" NOT NULL PRIMARY KEY", EXCLUDED), (" NOT NULL PRIMARY KEY", MASKED)]
 )
@@ -133,6 +134,7 @@ def test_a_dropped_column_that_rules_hide_stops_no_mirror(
     assert ordered([{"id": row["id"], "w": row["w"]} for row in world.rows()]) == ordered(world.on_server("id, w"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["an earlier version", "a new rule", "no rule"])
 def test_a_hand_over_in_front_of_a_reading_that_is_ahead(server: StandIn, tmp_path: Path, what: str) -> None:
     world = World(server, tmp_path / "lake", KEYED)
@@ -158,6 +160,7 @@ def test_a_hand_over_in_front_of_a_reading_that_is_ahead(server: StandIn, tmp_pa
     assert len(values(world, "shop")) == 2, "CREATE and ALTER, and what settings hide changes no structure"
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("rule", [{}, MASKED, HASHED], ids=["shown", "masked", "hashed"])
 @pytest.mark.parametrize("columns", ["id int, v varchar(9), w int", "id int, w int, v varchar(9)"])
 @pytest.mark.parametrize("before", ["nothing", "a change", "a reading that the mirror has not seen"])

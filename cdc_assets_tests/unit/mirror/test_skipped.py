@@ -88,6 +88,7 @@ def require_rows(world: World) -> None:
         assert ordered(world.rows()) == ordered(world.on_server("id, note"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operation", ["c", "u", "d"])
 def test_a_mirror_waits_before_what_was_left_out_until_the_table_was_read_again(
     server: StandIn, tmp_path: Path, operation: str
@@ -118,6 +119,7 @@ def test_a_mirror_waits_before_what_was_left_out_until_the_table_was_read_again(
     require_rows(world)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operation", ["c", "u", "d"])
 def test_a_mirror_that_is_made_later_begins_where_the_table_was_read_again(
     server: StandIn, tmp_path: Path, operation: str
@@ -134,6 +136,7 @@ def test_a_mirror_that_is_made_later_begins_where_the_table_was_read_again(
     require_rows(world)
 
 
+@pytest.mark.long
 def test_a_late_mirror_stays_before_the_first_of_several(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, COLUMNS, "(1, N'x')", "(2, N'y')", "(3, N'z')")
     insert(world, 4)
@@ -167,6 +170,7 @@ LAST = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("operation", sorted(LAST))
 @pytest.mark.parametrize("key", ["primary", "none", "message"])
 def test_what_came_and_went_in_the_last_commit_that_was_left_out_does_not_stay(
@@ -187,6 +191,7 @@ def test_what_came_and_went_in_the_last_commit_that_was_left_out_does_not_stay(
     require_rows(world)
 
 
+@pytest.mark.long
 def test_a_mirror_that_has_passed_one_interval_does_not_pass_the_next(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, COLUMNS, "(1, N'x')", "(2, N'y')")
     insert(world, 3)
@@ -230,6 +235,7 @@ def test_a_window_that_is_repeated_with_other_settings(
     assert (world.follow() is not None) == is_marked
 
 
+@pytest.mark.long
 def test_what_was_left_out_is_known_after_a_reset(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, COLUMNS, "(1, N'x')", "(2, N'y')")
     insert(world, 3)

@@ -20,6 +20,7 @@ def lsn_text(number: int) -> str:
     return str(Lsn.from_int(number))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", ["a int primary key, n int", "a int, n int"])
 def test_a_mirror_is_right_from_where_the_rows_were_read(
     server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture, columns: str

@@ -136,6 +136,7 @@ def test_rows_that_no_snapshot_has_read(server: StandIn, tmp_path: Path, changes
     assert ordered(world.rows()) == ordered(world.on_server("a, n"))
 
 
+@pytest.mark.long
 def test_rows_that_are_read_later_than_events_have_removed_others(server: StandIn, tmp_path: Path) -> None:
     """The mirror comes near to the reading by a step of its own, and keeps the versions of before."""
     world = World(server, tmp_path / "lake", "a int, n int")

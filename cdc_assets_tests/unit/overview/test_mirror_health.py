@@ -261,6 +261,7 @@ def test_mirror_that_waits_for_a_database_that_is_left_out_waits_for_nobody(
     assert about_mirrors(world.report(LATE)) == []
 
 
+@pytest.mark.long
 def test_mirror_before_a_reading_without_an_end_is_a_trouble_though_others_move(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,6 +341,7 @@ def without_a_file(folder: Path) -> None:
     Path(DeltaTable(str(folder)).file_uris()[0].removeprefix("file://")).unlink()
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("role", ["current", "history"])
 @pytest.mark.parametrize("what", ["file", "folder", "older copy"])
 def test_mirror_whose_tables_lack_data_is_a_trouble_at_once_and_made_again(

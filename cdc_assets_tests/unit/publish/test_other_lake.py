@@ -50,6 +50,7 @@ def test_a_publisher_that_follows_ends(tmp_path: Path, replace: Callable[[World,
     assert (broker.held(), broker.marker) == (before, marker)
 
 
+@pytest.mark.long
 def test_an_older_copy_that_was_continued_is_refused_though_its_numbers_are_reached(tmp_path: Path) -> None:
     """Its windows have numbers that are published, and other events."""
     world, broker = World(str(tmp_path / "lake"), mirrored=False), MemoryBroker()

@@ -102,6 +102,7 @@ def test_lsns_go_into_another_prefix(
     assert died.held() == undisturbed.held()
 
 
+@pytest.mark.long
 def test_a_range_behind_which_the_lake_ends_is_not_reported_as_published(
     config: CaptureConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_range_behind_which_the_lake_ends_is_not_reported_as_published(
         publish(Span(until=later))
 
 
+@pytest.mark.long
 def test_flat_records_are_replayed_too(config: CaptureConfig) -> None:
     broker = MemoryBroker()
     flat = replace(config, kafka=replace(config.kafka, flat=True))

@@ -144,6 +144,7 @@ def test_a_null_is_never_left_out() -> None:
         event_avro(field, pa.array([{"n": None}], field.type), b"", defaults=True)
 
 
+@pytest.mark.long
 def test_a_default_is_that_of_the_structure(tmp_path: Path) -> None:
     with StandIn(databases=(DATABASE,)) as server:
         world = World(server, tmp_path / "lake")

@@ -157,6 +157,7 @@ def test_an_event_and_its_tombstone_share_a_place() -> None:
         assert left == [(1, "a", "d"), (1, "a", None), (1, "b", "c"), (2, "b", "c")]
 
 
+@pytest.mark.long
 def test_rows_of_a_large_file_come_in_parts(tables: TopicTables) -> None:
     """So that wide rows of a window are never in memory all at once."""
     schema, chance = layout("a"), random.Random("wide")  # noqa: S311 - rows that can be made again

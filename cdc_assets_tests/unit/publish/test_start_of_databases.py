@@ -102,6 +102,7 @@ def waiting(case: Case, broker: MemoryBroker) -> int:
     return found.waiting
 
 
+@pytest.mark.long
 def test_each_database_is_published_after_its_own_lsn(case: Case) -> None:
     broker = MemoryBroker()
     after = {DATABASE.upper(): case.lsns[DATABASE]}
@@ -136,6 +137,7 @@ def found_in(case: Case, broker: MemoryBroker, topic: str) -> set[tuple[str, str
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("named", [(DATABASE,), (OTHER,), (DATABASE, OTHER)])
 def test_shared_topics_have_of_each_database_what_comes_after_its_lsn(case: Case, named: Sequence[str]) -> None:
     """LSNs of one database are all below those of the other; what is not named is sent whole."""

@@ -130,6 +130,7 @@ def test_every_record_comes_once_after_the_cause_is_gone(
     require_published(world, case.broker)
 
 
+@pytest.mark.long
 def test_a_topic_is_told_as_stopped_until_it_has_passed_what_stopped_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_window_that_is_no_longer_listed_waits_until_it_is_published(world: Wo
     assert (report(world, broker).waiting, report(world, broker).behind_s) == (0, 0.0)
 
 
+@pytest.mark.long
 def test_what_begins_behind_an_lsn_does_not_wait_for_what_is_before(world: World) -> None:
     broker = MemoryBroker()
     [entry] = CaptureOverview(world.config).state.tables.values()

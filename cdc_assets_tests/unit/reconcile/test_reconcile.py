@@ -124,6 +124,7 @@ def test_a_row_that_came_again_before_it_was_removed_stays(world: World) -> None
         assert {row for row in world.on_server("id, note, big") if "'id': 4," not in row} == set(world.rows())
 
 
+@pytest.mark.long
 def test_a_row_that_was_read_again_where_it_was_missing_is_in_a_mirror_that_is_made_anew(world: World) -> None:
     """Nothing was committed between, so the READ has the LSN at which the row was missing; its window is a later one."""
     world.behind_the_log("DELETE FROM dbo.t WHERE id IN (3, 4)")
@@ -139,6 +140,7 @@ def test_a_row_that_was_read_again_where_it_was_missing_is_in_a_mirror_that_is_m
         assert world.rows() == world.on_server("id, note, big")
 
 
+@pytest.mark.long
 def test_no_more_rows_are_removed_than_the_ledger_may_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc_assets.mirror.capture.MAX_MISSING", 2)
     world.behind_the_log("DELETE FROM dbo.t WHERE id IN (3, 4, 5)")
@@ -148,6 +150,7 @@ def test_no_more_rows_are_removed_than_the_ledger_may_name(world: World, monkeyp
     assert world.reconcile().absent == 1
 
 
+@pytest.mark.long
 def test_a_row_that_differs_in_many_is_not_taken_for_one_that_vanished(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +170,7 @@ def test_a_row_that_differs_in_many_is_not_taken_for_one_that_vanished(
     assert [row["id"] for row in world.versions() if row["_operation"] == "r" and row["id"] not in range(1, 16)] == []
 
 
+@pytest.mark.long
 def test_rows_that_vanished_in_great_number_have_no_others_read_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +185,7 @@ def test_rows_that_vanished_in_great_number_have_no_others_read_again(
     assert [row["id"] for row in world.reads(world.table)] == [7]
 
 
+@pytest.mark.long
 def test_each_round_of_repairs_finds_what_the_one_before_has_only_counted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +215,7 @@ def test_large_values_are_shown_as_digests(world: World) -> None:
     assert differs.server["big"].startswith("5000 long, SHA-256 ")
 
 
+@pytest.mark.long
 def test_a_change_in_flight_is_no_difference(world: World) -> None:
     """The capture follows only after the rows were read."""
     world.sql("UPDATE dbo.t SET note = N'new' WHERE id > 50")
@@ -242,6 +248,7 @@ def test_rows_that_share_a_key_in_the_mirror_are_told(world: World, monkeypatch:
     assert "2 are in the mirror more than once: rebuild it" in found.summary
 
 
+@pytest.mark.long
 def test_differences_behind_many_changes_in_flight_are_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "MAX_CHANGED", 10)
     world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id > 95")
@@ -254,6 +261,7 @@ def test_differences_behind_many_changes_in_flight_are_found(world: World, monke
     assert kinds(found) == [("differs", str(at)) for at in (100, 96, 97, 98, 99)]
 
 
+@pytest.mark.long
 def test_deletions_in_flight_are_not_counted_beside_a_row_that_differs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +372,7 @@ def test_some_ranges_at_a_time(world: World) -> None:
     assert world.reconcile(ranges=1).began > rest.began, "a new pass begins when one is complete"
 
 
+@pytest.mark.long
 def test_what_differed_counts_until_it_is_compared_again(world: World) -> None:
     world.behind_the_log("UPDATE dbo.t SET note = N'silent' WHERE id = 99")
     assert world.reconcile().left == 1
@@ -391,6 +400,7 @@ def test_a_comparison_that_dies_continues_behind_what_it_has_recorded(world: Wor
     assert (rest.rows, rest.ended, kinds(rest)) == (100, True, [("differs", "1"), ("differs", "99")])
 
 
+@pytest.mark.long
 def test_a_comparison_of_a_mirror_that_was_rebuilt_starts_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was compared was the mirror before."""
     assert world.reconcile(ranges=2).done == 2
@@ -462,6 +472,7 @@ def test_columns_of_an_instance_whose_name_was_used_before_are_compared_too(worl
     assert kinds(world.reconcile()) == [("differs", "7")]
 
 
+@pytest.mark.long
 def test_a_table_whose_instance_was_dropped_is_told_by_its_gap(world: World) -> None:
     world.sql(instance("enable", "other"))
     world.sql(instance("disable", "dbo_t"))

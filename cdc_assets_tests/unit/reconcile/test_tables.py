@@ -160,6 +160,7 @@ def test_rows_from_before_a_rule_are_shown_masked_too(server: StandIn, tmp_path:
     assert not [text for text in ("k1", "k2", "s1", "s2", "1234", "5678") if text in repr(found.first)]
 
 
+@pytest.mark.long
 def test_rows_that_share_a_message_key_are_told(server: StandIn, tmp_path: Path) -> None:
     """A mirror has one of them, so it does not equal the server, though that one agrees with a row of it; no READ changes that."""
     world = World(
@@ -185,6 +186,7 @@ def test_rows_that_share_a_message_key_are_told(server: StandIn, tmp_path: Path)
     assert world.rows() == world.on_server("id, note")
 
 
+@pytest.mark.long
 def test_a_row_that_is_read_in_two_of_its_versions_shares_its_message_key_with_none(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_each_key_keeps_its_last_event_and_the_mirror_can_be_made_anew(world: Wo
     world.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_row_that_its_last_transaction_deletes_does_not_come_back_from_another_of_its_files(
     world: World, place: int
@@ -197,6 +198,7 @@ def test_a_mirror_that_died_before_it_gave_up_continues_as_it_is(
     world.check()
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_step_that_died_before_its_events_went_is_planned_again_by_what_is_left(
@@ -312,6 +314,7 @@ def test_events_that_another_key_tells_go_once_the_table_was_read_again_and_that
     world.check()
 
 
+@pytest.mark.long
 def test_a_topic_without_a_mirror_whose_key_has_changed_waits_until_its_reading_is_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

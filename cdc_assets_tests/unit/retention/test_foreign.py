@@ -107,6 +107,7 @@ def test_rows_that_users_appended_stay_when_a_topic_is_compacted(
     assert handle(world, table).to_pyarrow_table(columns=["position"])["position"].null_count == 3
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize(
     ("mixed", "text"),
     [
@@ -147,6 +148,7 @@ def test_a_row_without_a_position_keeps_no_other_file(world: World, mixed: bool,
     require_once(world)
 
 
+@pytest.mark.long
 def test_a_topic_from_which_another_program_has_deleted_is_compacted_and_read_further(
     tmp_path: Path,
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_topic_from_which_another_program_has_deleted_is_compacted_and_read_fu
     require_once(world)
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize(
     "step",
     [

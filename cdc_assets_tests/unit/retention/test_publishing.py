@@ -40,6 +40,7 @@ def opened(world: World, broker: MemoryBroker, beginning: Beginning) -> Publishe
     return found
 
 
+@pytest.mark.long
 def test_a_replay_stops_where_events_are_dropped_while_it_begins(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """After it has read the manifest, and before the tables."""
     publish_all(world, MemoryBroker()).record_offset()
@@ -64,6 +65,7 @@ def test_a_replay_stops_where_events_are_dropped_while_it_begins(world: World, m
     assert not any(broker.topics[topic] for topic in topics)
 
 
+@pytest.mark.long
 def test_an_idle_publisher_does_not_overwrite_the_place_of_its_successor(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ class OtherDisk(LoopRunner):
         return results
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("harm", [away, cut])
 @pytest.mark.parametrize(
     ("what", "topic"),

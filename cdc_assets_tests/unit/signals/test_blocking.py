@@ -260,6 +260,7 @@ def test_a_busy_server_is_waited_for_while_the_other_database_stands_still(
     assert [event["value"]["op"] for event in world.events(replace(table, database="Other"))] == ["c", "c"]
 
 
+@pytest.mark.long
 def test_a_request_in_a_database_that_the_settings_name_no_more_waits_and_starts_no_run(
     server: StandIn, tmp_path: Path
 ) -> None:

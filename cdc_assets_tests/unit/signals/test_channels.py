@@ -371,6 +371,7 @@ def test_a_round_that_is_stopped_before_its_commit_is_noted_is_the_last_one(
     assert [kind for kind, _ in world.notes() if kind != "IN_PROGRESS"] == ["STARTED", "ABORTED"]
 
 
+@pytest.mark.long
 def test_a_round_that_was_stopped_before_its_commit_moves_nothing_on(server: StandIn, tmp_path: Path) -> None:
     """What was recorded is committed, but the table that is queued again is read from its start."""
     world = World(server, str(tmp_path), poll_interval_s=0.0)

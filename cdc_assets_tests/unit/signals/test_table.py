@@ -135,6 +135,7 @@ def lost(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text for text in caplog.messages if "is lost" in text]
 
 
+@pytest.mark.long
 def test_signals_that_were_cleaned_up_before_they_were_read_are_told_once(
     server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,6 +180,7 @@ def test_of_an_endless_text_no_more_is_read_than_shows_that_it_is_too_long(
     assert "it has 1001 characters, more than 1000" in caplog.text
 
 
+@pytest.mark.long
 def test_a_clean_up_of_what_was_read_is_not_told(
     server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -277,6 +279,7 @@ def run_wholly(world: World) -> None:
     world.run()
 
 
+@pytest.mark.long
 def test_rows_of_a_signal_table_from_before_the_settings_named_it_are_not_carried_out(
     two: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -312,6 +315,7 @@ def test_a_crash_when_another_signal_table_is_named_changes_nothing(two: World, 
     assert ids(two, TableId(DATABASE, "dbo", "orders")) == list(range(1, 101))
 
 
+@pytest.mark.long
 def test_a_switch_back_carries_out_nothing_from_the_meantime(two: World) -> None:
     name_signal_table(two, "tool")
     run_wholly(two)
@@ -329,6 +333,7 @@ def test_a_switch_back_carries_out_nothing_from_the_meantime(two: World) -> None
     assert scans(two) == ["SUCCEEDED"]
 
 
+@pytest.mark.long
 def test_rows_of_a_table_that_was_captured_like_any_other_before_it_was_named_are_not_carried_out(
     two: World,
 ) -> None:
@@ -341,6 +346,7 @@ def test_rows_of_a_table_that_was_captured_like_any_other_before_it_was_named_ar
     assert scans(two) == []
 
 
+@pytest.mark.long
 def test_a_signal_table_that_is_enabled_after_it_was_named_loses_no_row(two: World) -> None:
     name_signal_table(two, "late")
     two.run()
@@ -350,6 +356,7 @@ def test_a_signal_table_that_is_enabled_after_it_was_named_loses_no_row(two: Wor
     assert scans(two) == ["SUCCEEDED"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", ["snapshot", "stream"])
 def test_a_snapshot_in_the_first_run_with_another_signal_table_loses_no_row_of_it(two: World, first: str) -> None:
     name_signal_table(two, "tool")
@@ -360,6 +367,7 @@ def test_a_snapshot_in_the_first_run_with_another_signal_table_loses_no_row_of_i
     assert scans(two) == ["SUCCEEDED"]
 
 
+@pytest.mark.long
 def test_records_that_do_not_say_of_which_signal_table_they_are_continue(two: World) -> None:
     manifest = Manifest(TopicTables(Location.of(two.config.lake), "shop"), "shop")
     now = datetime.now(UTC)

@@ -107,6 +107,7 @@ def test_a_table_that_loses_its_instance_before_its_structure_is_recorded_fails_
         assert events_of(config, bad)[-1].after == server.rows[bad][50]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("step", ["snapshot-planned", "history-written", "round-planned", "round-complete"])
 @pytest.mark.parametrize("change", CHANGES[:3], ids=lambda change: change.__name__)
 def test_a_snapshot_that_died_before_an_instance_went_is_planned_again(

@@ -309,6 +309,7 @@ def test_without_locks(server: StandIn, tmp_path: Path, way: str) -> None:
         assert "snapshot.locking.mode=none" in done.failed[0].reason
 
 
+@pytest.mark.long
 def test_without_locks_no_moment_is_taken_at_which_a_table_changed(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def play(folder: Path, sinks: Iterator[Sink]) -> list[TableId]:
     return tables
 
 
+@pytest.mark.long
 def test_calls_are_the_commits_of_the_logs(tmp_path: Path) -> None:
     sink = CountingSink()
     play(tmp_path, repeat(sink, 3))

@@ -58,6 +58,7 @@ def require_counted(config: CaptureConfig, *tables: TableId) -> Counter[str]:
     return counted
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("kind", ["moved", "failed", "gap"])
 @pytest.mark.parametrize("slices", [1, 3])
 def test_a_table_that_stays_behind_is_not_counted(tmp_path: Path, kind: str, slices: int) -> None:

@@ -78,6 +78,7 @@ def orphans(lake: Path) -> set[str]:
     }
 
 
+@pytest.mark.long
 def test_stream_waits_wherever_the_disk_gets_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_rows, "_CHECKPOINT_EVERY", 4)
     ends = 0

@@ -295,6 +295,7 @@ def test_what_a_shorter_window_has_not_published_is_told_when_the_database_is_re
     assert f"({commits[1]}, {commits[3]}] were not published" in state_of(world.config).tables[world.z].reason
 
 
+@pytest.mark.long
 def test_a_lake_in_which_transactions_are_left_that_are_published_goes_on(world: World) -> None:
     """An earlier version recorded them, and stood still."""
 

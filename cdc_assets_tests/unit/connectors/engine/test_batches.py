@@ -79,6 +79,7 @@ def test_a_run_that_was_stopped_for_an_hour_and_goes_on_is_not_idle(
     assert_each_once(tmp_path)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_behind_the_last_batch_with_the_history_that_it_needs(tmp_path: Path) -> None:
     run(tmp_path, ListFeed(EVENTS[:30], range(3, 31, 3)))
     feed = ListFeed(EVENTS, range(3, 61, 3))
@@ -89,6 +90,7 @@ def test_a_run_goes_on_behind_the_last_batch_with_the_history_that_it_needs(tmp_
     assert [record.split("create table ")[1][:-2] for record in history] == [f"t{end}" for end in range(3, 31, 3)]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("step", ["files-written", "batch-planned", "table-committed", "batch-complete"])
 @pytest.mark.parametrize("times", [1, 4])
 def test_a_run_may_die_at_any_step(tmp_path: Path, step: str, times: int) -> None:
@@ -110,6 +112,7 @@ def test_each_append_of_a_batch_is_one_call_of_the_sink_and_a_call_that_fails_is
     assert sink.landed.keys() == {*TOPICS, "shop.__engine_history"}
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("step", CHECKPOINT)
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_run_may_die_when_its_record_is_folded(
@@ -327,6 +330,7 @@ def test_an_empty_offset_is_no_place_to_begin_at(tmp_path: Path) -> None:
     assert feed.starts[0][0] == []
 
 
+@pytest.mark.long
 def test_nothing_is_read_into_a_folder_in_which_the_lake_is_missing(tmp_path: Path) -> None:
     """It is not mounted: the connector would begin anew."""
     lake = tmp_path / "lake"

@@ -77,6 +77,7 @@ AFTER_DUMP = [
 ]
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(
     ("before", "after"),

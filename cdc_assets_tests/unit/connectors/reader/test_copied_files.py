@@ -34,13 +34,14 @@ def copy_of(trial: Trial, name: str) -> bytes:
 def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
     """A folder with a file that was read long after it was written."""
     monkeypatch.setattr(files, "_LIST_EVERY_S", 0.05)
-    trial = Trial(tmp_path, files__topic="t", stream__idle__timeout__ms="400")
+    trial = Trial(tmp_path, files__topic="t", stream__idle__timeout__ms="200")
     trial.write("x.json", *ROWS)
     os.utime(trial.events / "x.json", (LONG_AGO, LONG_AGO))
     trial.run()
     return trial
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("size", [0, 5, 60, 250, 4000, 0.5, 0.999])
 @pytest.mark.parametrize("name", ["x.json.gz", "a.json.gz", "a.json", "y.json"])
 def test_a_copy_of_which_a_part_is_there_is_not_read(trial: Trial, name: str, size: float) -> None:

@@ -115,6 +115,7 @@ NUMBERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_number_is_held_exactly_or_refused(tmp_path: Path, number: str, is_known: bool) -> None:
@@ -151,6 +152,7 @@ REQUIRED = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("side", ["key", "value"])
 @pytest.mark.parametrize("place", REQUIRED)
 def test_a_null_that_the_schema_does_not_allow_is_told(tmp_path: Path, side: str, place: str) -> None:

@@ -94,6 +94,7 @@ def test_doctor_does_not_refuse_a_capture_for_want_of_a_driver(tmp_path: Path) -
     assert (driver.ok, driver.blocking) == (False, False)
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_run_may_die_at_any_step(tmp_path: Path, step: str, times: int) -> None:

@@ -33,6 +33,7 @@ def lose_reads(world: World) -> None:
     (topic / min(DeltaTable(str(topic)).get_add_actions()["path"].to_pylist())).unlink()
 
 
+@pytest.mark.long
 def test_a_mirror_that_has_taken_them_keeps_its_rows_and_names_the_loss(world: World) -> None:
     world.config = replace(
         world.config,

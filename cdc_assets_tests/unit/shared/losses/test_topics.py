@@ -81,6 +81,7 @@ def test_older_copy_of_a_topic(world: World, tmp_path: Path) -> None:
     world.check_promise()
 
 
+@pytest.mark.long
 def test_a_table_with_a_gap_keeps_it_while_the_login_does_not_see_it(world: World) -> None:
     remove(world.topic(world.orders))
     [trouble] = world.stream().troubled
@@ -199,6 +200,7 @@ def test_a_folder_that_goes_while_a_run_streams_is_made_anew_by_the_same_run(
         assert world.state(world.lines).gaps
 
 
+@pytest.mark.long
 def test_policies(tmp_path: Path) -> None:
     world = make_world(tmp_path / "resnapshot", gap_policy="resnapshot")
     remove(world.topic(world.orders))
