@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -45,36 +45,64 @@ settings.register_profile("no deadline", deadline=None)  # a loaded machine is n
 settings.load_profile("no deadline")
 
 
-LONG = (
-    "contract/test_databases.py",
+WAITING = (
     "contract/source/test_sessions.py",
-    "unit/connectors/engine/test_batches.py",
     "contract/source/test_silence.py",
-    "contract/test_several_databases.py",
-    "dagster/test_idle_page.py",
-    "unit/mirror/test_capture.py",
-    "contract/test_follow.py",
-    "contract/test_restored.py",
-    "contract/test_object_store.py",
-    "contract/source/test_commands.py",
     "spark/test_generations.py",
-    "unit/retention/test_foreign.py",
-    "dagster/test_sensor.py",
-    "unit/reconcile/test_reconcile.py",
+    "dagster/test_idle_page.py",
     "spark/test_envelope_io.py",
-    "unit/mirror/test_audit.py",
     "unit/metrics/test_metrics.py",
-    "unit/retention/test_compact.py",
-    "contract/test_mirrors_in_a_store.py",
+    "unit/connectors/reader/test_copied_files.py",
+    "contract/test_object_store.py",
+    "contract/test_follow.py",
+    "unit/retention/test_sigkill.py",
+    "spark/test_task_runner.py",
+    "unit/publish/test_endpoint.py",
+    "contract/test_until_now.py",
+    "unit/connectors/reader/test_moving_files.py",
+    "unit/incremental/test_killed.py",
+    "unit/reconcile/test_turn.py",
+    "unit/connectors/debezium/test_process.py",
 )
-"""Files that take longest. They come first, so that no worker ends with one of them while the others have nothing left."""
+"""Files whose tests mostly wait: for limits, for other processes, for a JVM."""
+WORKING = (
+    "contract/test_several_databases.py",
+    "unit/connectors/engine/test_batches.py",
+    "contract/source/test_commands.py",
+    "unit/retention/test_compact.py",
+    "contract/test_databases.py",
+    "unit/mirror/test_capture.py",
+    "unit/reconcile/test_reconcile.py",
+    "unit/mirror/test_audit.py",
+    "dagster/test_sensor.py",
+    "unit/retention/test_foreign.py",
+    "contract/test_restored.py",
+    "simulation/test_simulation.py",
+    "contract/test_mirrors_in_a_store.py",
+    "unit/retention/test_drop.py",
+    "dagster/test_capture.py",
+    "unit/incremental/test_large.py",
+    "unit/signals/test_channels.py",
+    "unit/capture/test_busy.py",
+    "unit/snapshot/test_starts.py",
+    "unit/signals/test_table.py",
+    "unit/publish/test_publisher.py",
+    "contract/source/test_rights.py",
+    "unit/snapshot/test_moment.py",
+    "unit/mirror/test_reset_capture.py",
+)
+"""Files that take the processor longest."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, the others in their order."""
-    root = Path(__file__).parent
-    places = {root / name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path, len(LONG)))
+    """Long files first, so that no worker ends with one while the others have nothing left; the others in their order.
+
+    Two that work come after each one that waits, so that of three workers two have something for two processors to do.
+    """
+    root, works = Path(__file__).parent, iter(WORKING)
+    files = [name for waits in WAITING for name in (waits, *islice(works, 2))]
+    places = {root / name: place for place, name in enumerate((*files, *works))}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
     _leave_each_value_once(items)
 
 
