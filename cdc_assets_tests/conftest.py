@@ -109,7 +109,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _leave_each_value_once(items: list[pytest.Item]) -> None:
     """Of a test that is marked `combinations`, each value of each parameter is in the default run, and the others are long.
 
-    Combinations come in an order without a rule, so that a value meets various others and not the first of each.
+    Combinations come in an order without a rule, so that a value meets various others and not the first of each. Values need not be
+    hashable; all combinations hold the same objects.
     """
     seen: set[tuple[str, str, int]] = set()
     combinations = [item for item in items if item.get_closest_marker("combinations") is not None]

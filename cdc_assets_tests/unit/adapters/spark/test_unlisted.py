@@ -25,7 +25,7 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jvm, "is_started", lambda: False)
 
 
-@pytest.mark.parametrize("before", [None, "--jars /tmp/a.jar pyspark-shell"])
+@pytest.mark.parametrize("before", [None, "--jars a.jar pyspark-shell"])
 def test_a_jvm_that_is_started_finds_them_in_a_file_that_nobody_else_may_read(
     monkeypatch: pytest.MonkeyPatch, before: str | None
 ) -> None:
