@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from hypothesis import settings
 from cdc_assets.core.outages import forget_lines
 from cdc_assets.core.process_settings import set_up_process
 from cdc_assets.core.state_folder import STATE_VARIABLE, choose_state_folder
+from cdc_assets_tests.quick_tables import quick_tables
 from cdc_assets_tests.sources import keeping_trees
 
 if TYPE_CHECKING:
@@ -92,6 +94,29 @@ WORKING = (
     "unit/mirror/test_reset_capture.py",
 )
 """Files that take the processor longest."""
+QUICK = (
+    "contract/test_adoption.py",
+    "contract/test_databases.py",
+    "contract/test_follow.py",
+    "contract/test_names_again.py",
+    "contract/test_restored.py",
+    "contract/test_schema_changes.py",
+    "contract/test_several_databases.py",
+    "contract/test_until_now.py",
+    "unit/capture/",
+    "unit/connectors/",
+    "unit/incremental/",
+    "unit/mirror/",
+    "unit/overview/",
+    "unit/publish/",
+    "unit/reconcile/",
+    "unit/retention/",
+    "unit/shared/",
+    "unit/signals/",
+    "unit/snapshot/",
+    "unit/streaming/",
+)
+"""Where tests ask what a commit means, and not whether delta-rs makes it: they play on quick tables, which take half the time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -103,6 +128,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files = [name for waits in WAITING for name in (waits, *islice(works, 2))]
     places = {root / name: place for place, name in enumerate((*files, *works))}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+    quick = tuple(f"{root}{os.sep}{name}" for name in QUICK)
+    for item in items:
+        if str(item.path).startswith(quick) and item.get_closest_marker("delta_rs") is None:
+            item.add_marker("quick")
     _leave_each_value_once(items)
 
 
@@ -170,6 +199,14 @@ def _remember_in(folder: Path) -> None:
     """Cached data of this process, and of those that it starts."""
     os.environ[STATE_VARIABLE] = str(folder)
     choose_state_folder(folder)
+
+
+@pytest.fixture(autouse=True)
+def quick_or_delta_rs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests that are marked `quick` play on quick tables; with `CDC_DELTA_RS` on delta-rs, as all others."""
+    is_quick = request.node.get_closest_marker("quick") is not None and "CDC_DELTA_RS" not in os.environ
+    with quick_tables() if is_quick else nullcontext():
+        yield
 
 
 @pytest.fixture(autouse=True)

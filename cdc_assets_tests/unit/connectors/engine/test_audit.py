@@ -12,6 +12,8 @@ from cdc_assets.connectors.engine.overview import EngineOverview
 from cdc_assets_tests.unit.connectors.engine.batches import EVENTS, TOPICS, config_for, run
 from cdc_assets_tests.unit.connectors.engine.feeds import ListFeed, event
 
+pytestmark = pytest.mark.delta_rs
+
 
 def found(lake: Path) -> dict[str, str]:
     return dict(EngineOverview(config_for(lake), audit_s=None).losses)
