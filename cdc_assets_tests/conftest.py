@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -47,53 +47,6 @@ settings.register_profile("no deadline", deadline=None)  # a loaded machine is n
 settings.load_profile("no deadline")
 
 
-WAITING = (
-    "contract/source/test_sessions.py",
-    "contract/source/test_silence.py",
-    "spark/test_generations.py",
-    "dagster/test_idle_page.py",
-    "spark/test_envelope_io.py",
-    "unit/metrics/test_metrics.py",
-    "unit/connectors/reader/test_copied_files.py",
-    "contract/test_object_store.py",
-    "contract/test_follow.py",
-    "unit/retention/test_sigkill.py",
-    "spark/test_task_runner.py",
-    "unit/publish/test_endpoint.py",
-    "contract/test_until_now.py",
-    "unit/connectors/reader/test_moving_files.py",
-    "unit/incremental/test_killed.py",
-    "unit/reconcile/test_turn.py",
-    "unit/connectors/debezium/test_process.py",
-)
-"""Files whose tests mostly wait: for limits, for other processes, for a JVM."""
-WORKING = (
-    "contract/test_several_databases.py",
-    "unit/connectors/engine/test_batches.py",
-    "contract/source/test_commands.py",
-    "unit/retention/test_compact.py",
-    "contract/test_databases.py",
-    "unit/mirror/test_capture.py",
-    "unit/reconcile/test_reconcile.py",
-    "unit/mirror/test_audit.py",
-    "dagster/test_sensor.py",
-    "unit/retention/test_foreign.py",
-    "contract/test_restored.py",
-    "simulation/test_simulation.py",
-    "contract/test_mirrors_in_a_store.py",
-    "unit/retention/test_drop.py",
-    "dagster/test_capture.py",
-    "unit/incremental/test_large.py",
-    "unit/signals/test_channels.py",
-    "unit/capture/test_busy.py",
-    "unit/snapshot/test_starts.py",
-    "unit/signals/test_table.py",
-    "unit/publish/test_publisher.py",
-    "contract/source/test_rights.py",
-    "unit/snapshot/test_moment.py",
-    "unit/mirror/test_reset_capture.py",
-)
-"""Files that take the processor longest."""
 QUICK = (
     "contract/test_adoption.py",
     "contract/test_databases.py",
@@ -120,15 +73,8 @@ QUICK = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, so that no worker ends with one while the others have nothing left; the others in their order.
-
-    Two that work come after each one that waits, so that of three workers two have something for two processors to do.
-    """
-    root, works = Path(__file__).parent, iter(WORKING)
-    files = [name for waits in WAITING for name in (waits, *islice(works, 2))]
-    places = {root / name: place for place, name in enumerate((*files, *works))}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
-    quick = tuple(f"{root}{os.sep}{name}" for name in QUICK)
+    """Mark what plays on quick tables, and what of combinations is long."""
+    quick = tuple(f"{Path(__file__).parent}{os.sep}{name}" for name in QUICK)
     for item in items:
         if str(item.path).startswith(quick) and item.get_closest_marker("delta_rs") is None:
             item.add_marker("quick")

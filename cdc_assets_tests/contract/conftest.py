@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this folder is a contract test."""
     for item in items:
-        if FOLDER in item.path.parents:
+        if item.path.is_relative_to(FOLDER):
             item.add_marker(pytest.mark.contract)
 
 

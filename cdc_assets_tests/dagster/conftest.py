@@ -17,7 +17,7 @@ NESTED_RESOURCES = "ignore:InitResourceContext.dagster_run is deprecated:Depreca
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this folder runs Dagster in process."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.dagster)
             item.add_marker(pytest.mark.filterwarnings(NESTED_RESOURCES))
 

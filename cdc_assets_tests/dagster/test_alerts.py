@@ -80,6 +80,7 @@ def test_check_is_told_when_its_verdict_changes(world: World) -> None:
     assert world.alerts[0].text == "3 rows are lost"
 
 
+@pytest.mark.long
 def test_check_that_fails_already_at_the_first_evaluation_is_told(world: World) -> None:
     world.healthy = False
     world.run()

@@ -60,6 +60,7 @@ def test_second_run_reads_no_row_again(shop: Shop, instance: dg.DagsterInstance)
     assert {table: len(shop.events(table)) for table in TABLES} == before
 
 
+@pytest.mark.long
 def test_changes_report_only_tables_that_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.execute("INSERT INTO dbo.customers (name) VALUES (N'Zoë')")
     shop.execute("UPDATE dbo.customers SET name = N'Ada' WHERE id = 1")
@@ -140,6 +141,7 @@ def test_run_of_the_sensor_that_finds_nothing_reports_nothing(shop: Shop, instan
     assert materialized(result) == set()
 
 
+@pytest.mark.long
 def test_run_for_which_another_one_waits_from_the_beginning_reads_before_it_leaves(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:

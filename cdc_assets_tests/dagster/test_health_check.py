@@ -138,6 +138,7 @@ def test_why_the_last_run_could_not_begin_is_told() -> None:
     assert re.search("failed: ValueError: no jars. Next: follow the error of that run$", told.what)
 
 
+@pytest.mark.long
 def test_mirrors_that_nobody_ever_made_fail_it(shop: Shop, instance: dg.DagsterInstance) -> None:
     assert shop.snapshot(instance).success
     shop.write({"mirror.enabled": "true", "mirror.late.ms": "1"})

@@ -97,6 +97,7 @@ def test_run_whose_process_is_gone_is_ended_and_makes_room(
         instance.delete_run(run.run_id)
 
 
+@pytest.mark.long
 def test_run_that_never_named_its_process_is_ended_after_a_while(shop: Shop, instance: dg.DagsterInstance) -> None:
     run = instance.create_run_for_job(shop.definitions().resolve_job_def("shop_changes"))
     try:
@@ -190,6 +191,7 @@ def test_one_capture_waits_at_a_time_and_none_outside_the_daemon(shop: Shop, ins
             assert tick(shop, instance).skip_message == "Nothing new."
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark_resource")
 def test_same_news_after_another_run_have_another_key(shop: Shop, instance: dg.DagsterInstance) -> None:

@@ -234,6 +234,7 @@ def test_run_that_reports_nothing_is_named_while_there_is_something_to_do(
     assert location.page().startswith("working"), "it has ended"
 
 
+@pytest.mark.long
 def test_run_that_waits_while_the_clock_is_set_back_is_told(location: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seen, "FRESH_S", -1.0)
     with location.run(DagsterRunStatus.QUEUED) as waiting:
@@ -326,6 +327,7 @@ def test_stream_makes_way_for_nobody_who_waits_for_something_else(limit: Any, mo
     assert waits()
 
 
+@pytest.mark.long
 def test_error_of_the_tick_is_raised_when_the_page_tells_it(
     shop: Shop, instance: dg.DagsterInstance, location: Ticks
 ) -> None:
@@ -424,6 +426,7 @@ def test_check_that_a_killed_job_has_left_open_is_told(
         assert is_green(instance, own.name)
 
 
+@pytest.mark.long
 def test_bug_of_a_tick_does_not_hide_the_page(shop: Shop, instance: dg.DagsterInstance, location: Ticks) -> None:
     with patch.object(ticks.Asking, "ask", side_effect=ZeroDivisionError("a bug")), pytest.raises(ZeroDivisionError):
         location.tick()

@@ -79,6 +79,7 @@ def test_steps_of_one_run_wait_for_each_other_and_captures_do_not(instance: dg.D
     take_at_once(one)
 
 
+@pytest.mark.long
 def test_a_run_of_another_code_location_that_waits_is_known(instance: dg.DagsterInstance) -> None:
     own, here, there = (started(instance, {"at": name}) for name in ("", "", "there"))
     turns = turns_of(instance, own, LAKE)
@@ -130,6 +131,7 @@ def test_tags_are_written_where_nobody_gets_a_lock(
     assert found.tags["a"] == "taken"
 
 
+@pytest.mark.long
 def test_nobody_waits_for_a_run_that_ended_or_whose_process_is_gone(instance: dg.DagsterInstance) -> None:
     ended, dead = started(instance), started(instance)
     turns_of(instance, ended, LAKE).take()

@@ -39,7 +39,7 @@ _BACKFILL = """mutation($params: LaunchBackfillParams!) { launchPartitionBackfil
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this folder starts the real daemon."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.daemon)
 
 

@@ -389,6 +389,7 @@ def test_rows_of_a_table_that_the_lists_let_through_later_are_not_taken_for_read
     assert health(4)[0] == ["db.late2"], "nothing else shows what was read"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recorded", ["", r"db\.(?<![a-z]{2,})items1"])
 def test_a_record_without_lists_or_with_some_that_are_not_understood_says_nothing_of_later_tables(
     shop: Deployment, recorded: str

@@ -108,6 +108,7 @@ def test_window_in_flight_is_finished_for_a_table_that_is_left_out_since(pair: P
     assert pair.created(pair.lines) == keys
 
 
+@pytest.mark.long
 def test_snapshot_by_hand_keeps_the_position_of_a_table_that_is_left_out(pair: Pair) -> None:
     pair.leave_out_lines()
     key = pair.insert()
@@ -119,6 +120,7 @@ def test_snapshot_by_hand_keeps_the_position_of_a_table_that_is_left_out(pair: P
     assert pair.created(pair.lines) == [key]
 
 
+@pytest.mark.long
 def test_end_of_a_table_that_is_left_out_is_reported_when_it_is_let_in_again(pair: Pair) -> None:
     pair.leave_out_lines()
     pair.insert()

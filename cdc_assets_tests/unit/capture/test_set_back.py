@@ -86,6 +86,7 @@ def run(path: Path, back: timedelta, *, idle_s: float, longest_s: float = 0.0) -
     return done
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("idle_s", "longest_s"), [(40.0, 0.0), (200.0, 90.0)], ids=["idle", "deadline"])
 def test_a_clock_that_is_set_back_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle_s: float, longest_s: float

@@ -43,6 +43,7 @@ def test_lost_changes(world: World, policy: str, said: str) -> None:
     assert said in capture(world, gap__policy=policy)
 
 
+@pytest.mark.long
 def test_agent_that_does_not_run(world: World) -> None:
     world.server.agent.stop()
     assert "No changes arrive until then; the stream waits" in capture(world)

@@ -124,6 +124,7 @@ def test_lost_manifest(world: World) -> None:
         assert "restore its folder" in text
 
 
+@pytest.mark.long
 def test_rows_that_users_append_to_a_topic_are_no_events(world: World) -> None:
     topic = Path(world.lake) / "shop.SalesDb.dbo.orders"
     rows = pa.table({"position": pa.nulls(3, pa.string())})

@@ -102,6 +102,7 @@ def test_other_processes_of_the_machine_know_it(
     assert not list((tmp_path / "state" / "logins").iterdir())
 
 
+@pytest.mark.long
 def test_process_whose_environment_is_old_is_not_helped_by_others(server: Server) -> None:
     """Each login by the right password, or a refused one by another, would let it offer its own again."""
     for _ in range(12):

@@ -284,6 +284,7 @@ def test_databases_have_signal_tables_and_rounds_of_their_own(server: StandIn, t
     check_law(world, tables[1], {n: n if n != 2 else 1000 for n in range(1, 81)})
 
 
+@pytest.mark.long
 def test_stop_of_one_table_continues_with_the_next(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     other = world.make("others", "id int PRIMARY KEY")

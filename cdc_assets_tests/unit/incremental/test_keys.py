@@ -294,6 +294,7 @@ def test_rows_that_are_alike_must_be_in_one_chunk(server: StandIn, tmp_path: Pat
     assert scans(world) == ["NO_PRIMARY_KEY"]
 
 
+@pytest.mark.long
 def test_notifications_and_logs_hide_keys_that_rules_hide(
     server: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

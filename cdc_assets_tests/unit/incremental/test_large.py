@@ -47,6 +47,7 @@ def asked(world: World, meanwhile: Callable[[], object]) -> dict[int, list[str |
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("skips", [False, True])
 @pytest.mark.parametrize(
     "columns", ["id int PRIMARY KEY", "id int, part varchar(9) DEFAULT 'a', PRIMARY KEY (part, id)"]
@@ -85,6 +86,7 @@ def test_a_row_that_is_updated_during_each_read_gets_a_read_with_its_large_value
     assert (reads[5]["version"], reads[6]["version"], reads[7]["twice"], reads[5]["twice"]) == (7, 6, 14, None)
 
 
+@pytest.mark.long
 def test_a_row_that_may_have_been_inserted_again_is_read_again(server: StandIn, tmp_path: Path) -> None:
     """Its insert and its deletion are skipped, so its changes do not show that its large values are others."""
     world = documents(server, tmp_path)
@@ -102,6 +104,7 @@ def test_images_of_updates_that_move_a_row_to_another_key() -> None:
     assert found.to_pylist() == [False, False, False, True, True, True, True]
 
 
+@pytest.mark.long
 def test_rows_whose_message_key_repeats_are_read_again(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path), chunk_rows=100)
     world.config = replace(
@@ -120,6 +123,7 @@ def test_rows_whose_message_key_repeats_are_read_again(server: StandIn, tmp_path
     assert sorted((row["version"], row["body"]) for row in world.reads(table)) == [(1, "a"), (9, "b")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "of_row"),
     [
@@ -143,6 +147,7 @@ def test_others_are_not(server: StandIn, tmp_path: Path, change: str, of_row: li
     assert bodies[5] == of_row
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["computed", "dropped"])
 def test_a_large_column_of_which_no_change_holds_a_value_makes_no_round_useless(
     server: StandIn, tmp_path: Path, kind: str
@@ -176,6 +181,7 @@ def test_a_table_whose_rows_get_large_values_and_omit_them_during_each_read_is_g
     assert "Rows got large values during each of 3 reads, and then updates that omit large values" in caplog.text
 
 
+@pytest.mark.long
 def test_a_row_whose_key_changed_has_its_large_value_in_an_event(server: StandIn, tmp_path: Path) -> None:
     world = documents(server, tmp_path)
     bodies = asked(world, Nth(1, lambda: world.sql("UPDATE dbo.docs SET id = 0 WHERE id = 5")))
@@ -206,6 +212,7 @@ def test_a_mirror_gets_the_large_values_of_a_column_that_was_captured_late(serve
     assert sorted((row["id"], row["w"], row["body"]) for row in rows) == [(1, 9, "text"), (2, 3, "text")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["PRIMARY KEY", "NOT NULL"])
 def test_a_text_that_is_set_to_null_does_not_come_back_if_unchanged_rows_are_skipped(
     server: StandIn, tmp_path: Path, key: str
@@ -231,6 +238,7 @@ def test_a_text_that_is_set_to_null_does_not_come_back_if_unchanged_rows_are_ski
     }
 
 
+@pytest.mark.long
 def test_a_message_key_that_updates_may_omit_is_not_what_rows_are_known_by(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path), chunk_rows=100)
     world.config = replace(

@@ -42,6 +42,7 @@ def test_a_table_is_read_again_and_the_signal_table_is_streamed(server: StandIn,
     assert len(world.reads(table)) == 150
 
 
+@pytest.mark.long
 def test_conditions_composite_keys_and_deletion_of_the_marker(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path), watermarking="insert_delete", recompile=True)
     table = world.make(
@@ -60,6 +61,7 @@ def test_conditions_composite_keys_and_deletion_of_the_marker(server: StandIn, t
     assert found == [(code, number) for code in codes for number in range(10, 40)]
 
 
+@pytest.mark.long
 def test_signal_table_whose_ids_are_of_fixed_length(server: StandIn, tmp_path: Path) -> None:
     columns = "id char(64) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048) NULL"
     world = World(server, str(tmp_path), columns=columns)
@@ -85,6 +87,7 @@ def test_signal_table_with_a_fourth_column_cannot_hold_markers(server: StandIn, 
     assert "three columns" in summary.unread[0].reason
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "row", "status"),
     [

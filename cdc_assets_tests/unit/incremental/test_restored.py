@@ -111,6 +111,7 @@ def test_a_run_believed_dead_commits_no_rows_of_a_database_that_was_restored(
     assert world.reads(table) == []
 
 
+@pytest.mark.long
 def test_a_round_is_read_again_though_the_window_fails_that_has_found_the_restore(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,6 +220,7 @@ def test_updates_without_a_visible_change_leave_the_read(server: StandIn, tmp_pa
     check_law(world, table, {number: 1003 if number == 3 else number for number in range(1, 31)})
 
 
+@pytest.mark.long
 def test_markers_are_kept_while_something_else_waits_for_room(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,6 +176,7 @@ def test_a_full_disk_leaves_the_rows_for_a_later_fold(tmp_path: Path, monkeypatc
     assert (total.folded, Sum(tmp_path).read()) == (True, 10)
 
 
+@pytest.mark.long
 def test_a_reader_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     total, reader = Sum(tmp_path).claim(), Sum(tmp_path)

@@ -132,6 +132,7 @@ def test_several_changes_are_made_good_by_one_reading(server: StandIn, tmp_path:
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
+@pytest.mark.long
 def test_what_lies_between_a_change_and_the_reading_is_not_known(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, "id int NOT NULL PRIMARY KEY, v float", "(1, 1.7)")
     world.execute("ALTER TABLE dbo.t ALTER COLUMN v int")
@@ -254,6 +255,7 @@ def test_a_column_that_is_another_one_of_the_same_name(server: StandIn, tmp_path
     )
 
 
+@pytest.mark.long
 def test_a_column_of_which_another_one_that_is_not_captured_has_the_name(server: StandIn, tmp_path: Path) -> None:
     """What was recorded of the former one stays."""
     world = started(server, tmp_path, "id int NOT NULL PRIMARY KEY, a nvarchar(9), b int", "(1, N'x', 1)")
@@ -314,6 +316,7 @@ def test_a_table_that_gets_its_key_by_a_property_is_read_again(server: StandIn, 
         assert ordered(world.rows()) == ordered(world.on_server("a, note"))
 
 
+@pytest.mark.long
 def test_a_table_that_loses_the_key_of_a_property_is_read_again(server: StandIn, tmp_path: Path) -> None:
     """READs carry an earlier LSN than that of the rows, so without a key a READ and its row's INSERT would be two rows."""
     world = World(server, tmp_path / "lake", "a int NOT NULL, note nvarchar(9)")

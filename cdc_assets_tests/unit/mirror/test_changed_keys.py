@@ -99,6 +99,7 @@ def test_rows_get_the_keys_of_others_in_one_statement(world: World, statement: s
     assert ordered(world.rows()) == expected
 
 
+@pytest.mark.long
 def test_a_mirror_stops_where_a_statement_moves_rows_and_omits_values(world: World) -> None:
     before = ordered(world.rows())
     change(world, "UPDATE dbo.t SET id = id + 1")

@@ -94,6 +94,7 @@ def test_versions_that_a_late_rewrite_brings_back_are_undone(server: StandIn, tm
     assert not CaptureOverview(world.config, audit_s=None).doubled
 
 
+@pytest.mark.long
 def test_a_mirror_that_cannot_be_read_hides_nothing_else(server: StandIn, tmp_path: Path) -> None:
     world = made(server, tmp_path / "lake", KEYED)
     change(world, 0)
@@ -166,6 +167,7 @@ def test_two_followers_join_versions_once(server: StandIn, tmp_path: Path, step:
     assert ordered(world.rows()) == ordered(world.on_server("id, note"))
 
 
+@pytest.mark.long
 def test_a_leaf_that_is_rewritten_meanwhile_is_not_replaced(server: StandIn, tmp_path: Path) -> None:
     world = made(server, tmp_path / "lake", KEYED)
     change(world, 0)

@@ -73,6 +73,7 @@ def test_a_rule_for_a_key_that_comes_and_goes(server: StandIn, tmp_path: Path, r
         assert rows(world) == on_server(world)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["mask", "exclude"])
 def test_compaction_by_key_tells_such_rows_apart(server: StandIn, tmp_path: Path, rule: str) -> None:
     world = World(server, tmp_path / "lake", "ssn varchar(20) NOT NULL PRIMARY KEY, v int")

@@ -47,6 +47,7 @@ def test_each_placeholder_that_a_topic_has_had_counts_as_missing(world: World) -
         assert ordered(world.rows()) == ordered(world.on_server(NAMES))
 
 
+@pytest.mark.long
 def test_compaction_by_key_reads_events_alike(world: World) -> None:
     """An event that lacks a value does not replace the one that has it."""
     [found], troubles = CaptureMirrors(world.config, LocalRunner(2), SystemClock()).found()

@@ -267,6 +267,7 @@ def test_a_job_that_does_not_run_holds_no_run_up_for_long(world: World) -> None:
     assert [reading.high for reading in world.readings()] == [None]
 
 
+@pytest.mark.long
 def test_where_scans_cannot_be_seen_only_a_later_entry_of_the_job_tells_where_a_reading_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +289,7 @@ def test_where_scans_cannot_be_seen_only_a_later_entry_of_the_job_tells_where_a_
     assert world.mirror().lsn == world.position()
 
 
+@pytest.mark.long
 def test_a_captured_transaction_from_before_the_last_row_tells_nothing(world: World) -> None:
     """The job lags: what it captures after the rows were read may have been committed before."""
     begun(world, "whole")
@@ -303,6 +305,7 @@ def test_a_captured_transaction_from_before_the_last_row_tells_nothing(world: Wo
         world.mirror()
 
 
+@pytest.mark.long
 def test_a_reading_under_the_same_watermark_is_open_again(world: World) -> None:
     """A moment from before it does not count, though it has the LSN of one that was read before that moment."""
     begun(world, "range")

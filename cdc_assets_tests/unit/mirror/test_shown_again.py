@@ -244,6 +244,7 @@ def test_a_history_without_what_was_hidden_stops_no_mirror() -> None:
         assert [number for number, _ in changes([old, hidden, shown], ())] == [2]
 
 
+@pytest.mark.long
 def test_compaction_of_a_topic_without_a_mirror_waits_for_no_reading(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
     set_rule(world, **RULES["exclude"])
@@ -373,6 +374,7 @@ def test_a_table_that_was_altered_in_front_of_a_snapshot_that_is_ahead(server: S
     assert ordered(world.rows()) == ordered(world.on_server("id, v, w"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["mask", "truncate", "hash", "exclude"])
 def test_a_column_of_the_key(server: StandIn, tmp_path: Path, rule: str) -> None:
     """Keys hold it as it is, rows do not."""
@@ -407,6 +409,7 @@ def test_a_hash_of_another_spelling_is_the_same(server: StandIn, tmp_path: Path)
     assert "column v is no longer hashed in events as before" in str(world.follow())
 
 
+@pytest.mark.long
 def test_settings_that_change_after_the_number_of_a_window_was_closed(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
     world.execute("INSERT INTO dbo.t VALUES (2, 'value 2', 2)")

@@ -251,6 +251,7 @@ def test_what_was_left_out_is_known_after_a_reset(server: StandIn, tmp_path: Pat
     assert not [row for row in world.versions() if begun < row["_valid_from_lsn"] < str(entry(world).snapshot_lsn)]
 
 
+@pytest.mark.long
 def test_a_reading_by_a_statement_stays_one(server: StandIn, tmp_path: Path) -> None:
     """Without a key, an event that removes a row which no snapshot has read is right."""
     world = World(server, tmp_path / "lake", "a int, note nvarchar(9)")

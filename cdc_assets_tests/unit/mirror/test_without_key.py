@@ -54,6 +54,7 @@ def test_some_rows_that_are_read_after_all_of_them(server: StandIn, tmp_path: Pa
     assert len(world.rows()) == 2
 
 
+@pytest.mark.long
 def test_a_column_that_comes_to_a_table_with_a_key_by_a_property(server: StandIn, tmp_path: Path) -> None:
     """Its events name rows by that, so nothing is to be read again."""
     world = World(server, tmp_path / "lake", "a int NOT NULL, n int")
@@ -88,6 +89,7 @@ def test_a_column_that_becomes_large(server: StandIn, tmp_path: Path) -> None:
     assert ordered(world.rows()) == ordered(world.on_server("a, b"))
 
 
+@pytest.mark.long
 def test_a_large_column_that_comes(server: StandIn, tmp_path: Path) -> None:
     """It never tells rows apart, so nothing is to be read again."""
     world = started(server, tmp_path, "a int, b int", "(1, 1)", "(2, 2)")

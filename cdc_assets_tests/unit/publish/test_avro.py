@@ -158,6 +158,7 @@ def test_a_registry_that_is_away_only_delays(config: CaptureConfig) -> None:
         assert not published(replace(config, kafka=avro_of(registry)), broker)
 
 
+@pytest.mark.long
 def test_schemas_are_not_added_if_that_is_turned_off(config: CaptureConfig) -> None:
     off = {f"{side}__converter__auto__register__schemas": "false" for side in ("key", "value")}
     with Registry() as registry:

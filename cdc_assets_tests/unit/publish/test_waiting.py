@@ -49,6 +49,7 @@ def move_on(world: World, times: int = 12) -> None:
         manifest.advance(datetime.now(UTC), DATABASE, Lsn.from_int(int(entry.position) + step))
 
 
+@pytest.mark.long
 def test_a_window_that_is_no_longer_listed_waits_until_it_is_published(world: World) -> None:
     broker = MemoryBroker()
     published(world.config, broker)
@@ -107,6 +108,7 @@ def test_a_topic_that_is_stopped_waits_however_far_the_others_are(world: World) 
     assert (report(world, broker).waiting, report(world, broker).stopped) == (0, {})
 
 
+@pytest.mark.long
 def test_a_mark_that_is_too_low_hides_nothing(world: World) -> None:
     broker = MemoryBroker()
     published(world.config, broker)
@@ -123,6 +125,7 @@ def test_a_mark_that_is_too_low_hides_nothing(world: World) -> None:
     assert report(world, broker).waiting == 0
 
 
+@pytest.mark.long
 def test_the_logs_of_compacted_tables_are_read_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = MemoryBroker()
     world.execute("INSERT INTO dbo.t VALUES (2, N'b')")

@@ -110,6 +110,7 @@ def test_a_removal_that_dies_is_carried_out_by_the_next_step(world: World, step:
     assert world.reconcile().differing == 0
 
 
+@pytest.mark.long
 def test_a_row_that_came_again_before_it_was_removed_stays(world: World) -> None:
     """The mirror goes on between the comparison and the removal."""
     assert not world.mirrors().catch_up()
@@ -208,6 +209,7 @@ def test_each_round_of_repairs_finds_what_the_one_before_has_only_counted(
     assert all(lacking[:-2]), "one was called equal before it was"
 
 
+@pytest.mark.long
 def test_large_values_are_shown_as_digests(world: World) -> None:
     world.behind_the_log(f"UPDATE dbo.t SET big = N'{'y' * 5000}' WHERE id = 7")
     [differs] = world.reconcile().first
@@ -228,6 +230,7 @@ def test_a_change_in_flight_is_no_difference(world: World) -> None:
     assert found.differing == 0, found.first
 
 
+@pytest.mark.long
 def test_rows_that_share_a_key_in_the_mirror_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever has doubled them: one that agrees with the server does not make up for the other."""
     world.behind_the_log("DELETE FROM dbo.t WHERE id = 9")
@@ -421,6 +424,7 @@ def test_a_comparison_of_a_mirror_that_was_rebuilt_starts_over(world: World, mon
     assert world.reconcile(ranges=1).done == 1
 
 
+@pytest.mark.long
 def test_so_does_one_that_was_recorded_while_the_capture_was_reset(world: World) -> None:
     """Another process may have begun to write when the folder of comparisons was moved away."""
     assert world.reconcile(ranges=2).done == 2

@@ -147,6 +147,7 @@ def test_no_text_of_a_hidden_column_lies_in_the_lake_for_a_repair(
     assert world.reconcile().differing == 0
 
 
+@pytest.mark.long
 def test_rows_from_before_a_rule_are_shown_masked_too(server: StandIn, tmp_path: Path) -> None:
     columns = "code nvarchar(10) NOT NULL PRIMARY KEY, secret nvarchar(20), hidden int"
     world = World(server, str(tmp_path), columns, "(N'k1', N's1', 1234), (N'k2', N's2', 1234)")

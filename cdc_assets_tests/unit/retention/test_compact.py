@@ -168,6 +168,7 @@ def overtaken(world: World, monkeypatch: pytest.MonkeyPatch) -> CaptureMirrors:
     return late
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_a_mirror_that_is_to_be_made_anew_while_events_go_stays_as_it_is(
     world: World, monkeypatch: pytest.MonkeyPatch, policy: str

@@ -226,6 +226,7 @@ def test_after_a_crash_the_next_look_goes_on(world: World, step: str) -> None:
     world.check()
 
 
+@pytest.mark.long
 def test_a_mirror_that_is_made_anew_meanwhile_keeps_its_events(world: World) -> None:
     """It is planned after its place was looked at and before readers are told."""
     planned: list[str] = []
@@ -296,6 +297,7 @@ def test_an_asset_that_asks_for_what_was_dropped_is_told(world: World) -> None:
     assert LsnRange.parse(holds.after).held_by(topic, holds).after == Lsn.parse(holds.after)
 
 
+@pytest.mark.long
 def test_a_mirror_is_made_anew_only_after_the_table_was_read_again(world: World) -> None:
     world.stream()
     refused = world.mirror(anew=True)

@@ -95,6 +95,7 @@ def test_an_idle_publisher_does_not_overwrite_the_place_of_its_successor(
     assert (last.writer, last.window) == (begun.writer, former.window)
 
 
+@pytest.mark.long
 def test_an_idle_publisher_ends_no_successor_though_the_broker_is_away(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

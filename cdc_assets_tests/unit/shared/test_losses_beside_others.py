@@ -140,6 +140,7 @@ def test_what_others_did_is_told_also_if_the_store_was_away_just_then(
     assert bool(state_of(config).tables[lines].gaps) == (act is lose_by_rewriting)
 
 
+@pytest.mark.long
 @pytest.mark.delta_rs
 @pytest.mark.parametrize("rows", [0, 2])
 def test_a_topic_that_others_made_unreadable_stops_no_other(

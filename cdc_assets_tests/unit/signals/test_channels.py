@@ -342,6 +342,7 @@ STOPPED = ["signals-recorded", "reads-committed"]
 """Steps at which the files of a round are recorded, and not yet or already committed."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", STOPPED)
 def test_a_round_that_is_stopped_before_its_commit_is_noted_is_the_last_one(
     server: StandIn, tmp_path: Path, at: str

@@ -231,6 +231,7 @@ def test_signals_that_wait_while_their_table_is_snapshotted_again_are_carried_ou
     assert caplog.messages.count("waited") == 1
 
 
+@pytest.mark.long
 def test_letter_case_of_its_name_in_the_settings_does_not_count(server: StandIn, tmp_path: Path) -> None:
     world = World(server, str(tmp_path))
     named = TableId(DATABASE.upper(), "DBO", "CDC_Signal")

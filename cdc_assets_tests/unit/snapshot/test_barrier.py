@@ -133,6 +133,7 @@ def test_lock_that_is_not_to_be_had(server: StandIn, tmp_path: Path) -> None:
     assert bank.snapshot() == tuple(bank.tables)
 
 
+@pytest.mark.long
 def test_locks_that_were_lost_record_nothing(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bank = Bank(server, tmp_path)
 
@@ -153,6 +154,7 @@ def test_database_that_does_not_allow_it(server: StandIn, tmp_path: Path) -> Non
         bank.snapshot()
 
 
+@pytest.mark.long
 def test_reader_that_is_started_twice_ends_the_attempt(server: StandIn, tmp_path: Path) -> None:
     bank = Bank(server, tmp_path)
 
@@ -202,6 +204,7 @@ def test_in_spark_tasks(server: StandIn, tmp_path: Path, runner: TaskRunner) -> 
     assert bank.sums() == [100] * 4
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("taken", [1, 2])

@@ -125,6 +125,7 @@ def test_lock_that_is_waited_for(server: StandIn, tmp_path: Path) -> None:
     assert set(shop.notes(shop.tables[1])) == {"held"}
 
 
+@pytest.mark.long
 def test_snapshot_under_lost_locks_begins_again(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -236,6 +236,7 @@ def test_a_reading_that_was_given_up_hides_no_mirror_that_is_behind(
     assert told() == ""
 
 
+@pytest.mark.long
 def test_a_capture_job_that_stands_fails_these_tables_alone(server: StandIn, tmp_path: Path) -> None:
     shop = Shop(server, tmp_path, "locks", snapshot__keyless__wait__ms="300")
     server.agent.pause()
@@ -251,6 +252,7 @@ def test_a_capture_job_that_stands_fails_these_tables_alone(server: StandIn, tmp
     shop.check()
 
 
+@pytest.mark.long
 def test_locks_that_are_not_to_be_had_fail_that_table_alone(server: StandIn, tmp_path: Path) -> None:
     shop = Shop(server, tmp_path, "locks", snapshot__lock__timeout__ms="200")
     with server.connect(DATABASE) as other:
@@ -276,6 +278,7 @@ def test_without_the_right_to_write_a_signal_another_way_is_found(
     shop.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
 def test_rows_of_the_signal_table_are_left_as_the_settings_say(server: StandIn, tmp_path: Path, strategy: str) -> None:
     shop = Shop(server, tmp_path, "signal table", incremental__snapshot__watermarking__strategy=strategy)
@@ -285,6 +288,7 @@ def test_rows_of_the_signal_table_are_left_as_the_settings_say(server: StandIn, 
     shop.check()
 
 
+@pytest.mark.long
 def test_a_row_of_the_signal_table_that_cannot_be_deleted_stays(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,7 @@ def test_the_last_structure_of_a_snapshot_without_data_is_marked_so(server: Stan
     assert [row["value"]["source"]["snapshot"] for row in rows] == ["true", "last"]
 
 
+@pytest.mark.long
 def test_when_needed_reads_again_what_was_lost(server: StandIn, tmp_path: Path) -> None:
     starts = Starts(server, tmp_path, "when_needed")
     assert starts.start() == ["r"] * 3
@@ -215,6 +216,7 @@ def test_when_needed_no_data_continues_where_it_can(server: StandIn, tmp_path: P
         assert capture.state().tables[starts.orders].status == "healthy"
 
 
+@pytest.mark.long
 def test_recovery_writes_the_history_again_and_keeps_the_position(server: StandIn, tmp_path: Path) -> None:
     starts = Starts(server, tmp_path, "recovery")
     with pytest.raises(ConfigurationError, match="nothing of SalesDb was captured before"):
@@ -243,6 +245,7 @@ def test_recovery_heals_no_gap(server: StandIn, tmp_path: Path) -> None:
         assert capture.state().tables[starts.orders].status == "gap"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["snapshot", "stream"])
 def test_policy_that_is_set_after_the_only_table_lost_changes_mends_it(
     server: StandIn, tmp_path: Path, what: str
@@ -273,6 +276,7 @@ def test_gap_of_a_dropped_table_is_not_mended(server: StandIn, tmp_path: Path) -
     assert starts.world.reads(lines) == [1, 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "reads"), [("initial", 5), ("no_data", 0)])
 def test_table_that_is_enabled_after_its_first_start_joins(
     server: StandIn, tmp_path: Path, mode: str, reads: int

@@ -92,6 +92,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+@pytest.mark.long
 def test_a_shorter_window_that_is_given_up_as_well(world: World) -> None:
     """Then one instance is read to be counted, and behind that for its new changes."""
     world.commit(range(6, 10))
@@ -114,6 +115,7 @@ def test_windows_that_are_given_up_one_behind_the_other(world: World) -> None:
     world.assert_whole(6, 7, 8, 9, 10)
 
 
+@pytest.mark.long
 def test_a_window_that_is_shorter_since_another_database_had_many_rows(world: World) -> None:
     shared = world.having(window_rows=8, idle_timeout_s=100.0)
     commits = world.commit(range(6, 10))
@@ -136,6 +138,7 @@ def test_a_window_that_is_shorter_since_another_database_had_many_rows(world: Wo
     world.assert_whole(6, 7, 8, 9)
 
 
+@pytest.mark.long
 def test_a_table_that_is_excluded_before_its_transactions_are_told(world: World) -> None:
     world.commit([6])
     world.give_up_behind(world.y)
@@ -192,6 +195,7 @@ def test_a_restore_behind_what_is_left_is_found_at_once_where_nobody_sees_the_fo
     assert state_of(world.config).log(OTHER).restored
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["fail", "ignore", "resnapshot"])
 def test_rows_that_were_only_to_be_counted_are_cleaned_up(world: World, policy: str) -> None:
     """The table lacks nothing."""
@@ -266,6 +270,7 @@ def test_transactions_are_switched_while_a_window_is_in_flight(world: World, bef
     world.assert_whole(6)
 
 
+@pytest.mark.long
 def test_transactions_are_switched_off_while_some_are_left(world: World) -> None:
     world.commit([6])
     world.give_up_behind(world.y)

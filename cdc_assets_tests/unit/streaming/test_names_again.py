@@ -72,6 +72,7 @@ def test_an_instance_with_the_same_columns_has_a_structure_of_its_own_that_is_no
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_table_goes_on_with_the_newest_instance_also_if_a_snapshot_has_recorded_it_first(tmp_path: Path) -> None:
     server, config, _, orders = started(tmp_path, gap_policy="ignore")
     server.add_column(orders, "c1")

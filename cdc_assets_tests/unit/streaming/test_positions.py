@@ -145,6 +145,7 @@ def test_table_that_failed_goes_on_where_it_failed(tmp_path: Path, cause: Cause,
     check_rows(server, config, lines, orders)
 
 
+@pytest.mark.long
 def test_snapshot_of_a_table_that_failed_keeps_its_position(tmp_path: Path) -> None:
     server, config, lines, orders = started(tmp_path)
     mirrored(config, orders)
@@ -208,6 +209,7 @@ def test_changes_of_a_failed_table_that_are_cleaned_up_are_a_gap(tmp_path: Path)
     assert (found.status, found.gap_after) == ("gap", last)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["fail", "resnapshot"])
 def test_gap_ends_where_changes_are_read_again(tmp_path: Path, policy: str) -> None:
     server, config, lines, orders = started(tmp_path, gap_policy=policy)
@@ -276,6 +278,7 @@ def partial(path: Path, monkeypatch: pytest.MonkeyPatch, **changes: object):  # 
     return server, config, orders
 
 
+@pytest.mark.long
 def test_first_snapshot_that_is_planned_again_streams_from_its_first_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

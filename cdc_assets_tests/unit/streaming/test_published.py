@@ -30,6 +30,7 @@ def each(*transactions: Lsn) -> list[tuple[str, str]]:
     return [(status, str(lsn)) for lsn in transactions for status in ("BEGIN", "END")]
 
 
+@pytest.mark.long
 def test_table_that_continues_behind_a_gap_hides_no_transaction_of_another(tmp_path: Path) -> None:
     server, config, lines, orders = started(tmp_path, transaction_metadata=True, gap_policy="ignore")
     known = published(config)
@@ -67,6 +68,7 @@ def test_window_that_is_given_up_before_any_commit_leaves_its_transactions_to_th
     assert [status for status, lsn in published(config) if lsn == str(first)].count("END") == 2, "one per database"
 
 
+@pytest.mark.long
 def test_transactions_that_wait_are_late_though_every_table_is_complete(tmp_path: Path) -> None:
     """Their tables are read up to the newest LSN, so nothing else shows that a run has something to do."""
     server, config, orders, y, z, _ = two(tmp_path)
@@ -93,6 +95,7 @@ def test_transactions_that_wait_are_late_though_every_table_is_complete(tmp_path
     assert seen(timedelta(0)).health == "healthy"
 
 
+@pytest.mark.long
 def test_table_that_catches_up_and_is_given_up_leaves_nothing_that_is_published(tmp_path: Path) -> None:
     server, config, _, y, z, _ = two(tmp_path)
 
@@ -117,6 +120,7 @@ def test_table_that_catches_up_and_is_given_up_leaves_nothing_that_is_published(
     assert published(config)[-2:] == each(last)
 
 
+@pytest.mark.long
 def test_reset_of_a_table_while_transactions_wait_to_be_published(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,6 +18,7 @@ from cdc_assets_tests.unit.streaming.lake_reader import events_of
 pytestmark = pytest.mark.delta_rs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", ["folder", "log"])
 def test_topics_without_a_manifest_are_not_captured_as_if_nothing_had_been(world: World, table: str) -> None:
     gone = world.lake / "shop.__windows" / ("_delta_log" if table == "log" else "")
@@ -72,6 +73,7 @@ def test_newest_commits_of_the_manifest_are_lost(world: World, lost: int, how: s
         assert sorted(found) == [("c", key) for key in (50, 51, 60, 61)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "error", [OSError("HTTP error: timed out"), DeltaError("Invalid JSON")], ids=["away", "damaged"]
 )

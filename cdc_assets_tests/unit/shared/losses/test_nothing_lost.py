@@ -94,6 +94,7 @@ def test_a_quiet_topic_with_many_commits_is_counted_once(tmp_path: Path, monkeyp
     assert audits() == recorded, "it is recorded once"
 
 
+@pytest.mark.long
 def test_renamed_topic_of_heartbeats_gives_no_numbers_to_windows(tmp_path: Path) -> None:
     """Its commits have times for numbers."""
     server, config, lines, _ = two_tables(tmp_path)

@@ -50,6 +50,7 @@ def test_a_topic_that_lost_data_has_a_gap_and_the_others_continue(
     world.check_promise()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
 def test_changes_that_follow_reads_behind_them_are_lost_too(world: World, times: int) -> None:
     first = world.insert(60)
