@@ -55,6 +55,7 @@ class Looks:
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of that of the other modules."""
     monkeypatch.setattr(watch, "_GRACE_S", 0.1)
+    monkeypatch.setattr(watch, "_SELDOM_S", 1.5)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ class Registry:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"  # connections are used again
+            disable_nagle_algorithm = True  # an answer's body would wait until its head is acknowledged
 
             def setup(self) -> None:
                 super().setup()
