@@ -80,7 +80,7 @@ conformance: setup-dev ## The real Debezium connector against the stand-in, and 
 	$(PYTEST) -q -m conformance
 
 conformance-short: setup-dev ## The same over few transactions and two configurations; a minute and a half
-	CDC_CONFORMANCE_TRANSACTIONS=200 $(PYTEST) -q -m conformance -k "test_standin or test_blocking or default or transactions-and or nanoseconds-string"
+	CDC_CONFORMANCE_TRANSACTIONS=200 $(PYTEST) -q -n $${WORKERS:-2} -m conformance -k "test_standin or test_blocking or default or transactions-and or nanoseconds-string"
 
 test-engines: setup-dev ## Debezium's MySQL and PostgreSQL connectors against real servers (mariadb-server, postgresql), runs killed; minutes (CDC_ENGINE_ROUNDS, _SEED)
 	$(PYTEST) -q -m engines
