@@ -31,7 +31,7 @@ dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live 
 test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; three workers (WORKERS), since they wait for each other, servers and JVMs a third of their time
 	$(PYTEST) -q -n $${WORKERS:-3} --dist loadfile --no-loadscope-reorder
 
-test-long: setup-dev ## Combinations and stories that take seconds each, which `make test` leaves out, and on delta-rs what that plays on quick tables; half an hour
+test-long: setup-dev ## Combinations and longer stories, which `make test` leaves out, and on delta-rs what that plays on quick tables; half an hour
 	CDC_DELTA_RS=1 $(PYTEST) -q -n $${WORKERS:-3} --dist loadfile --no-loadscope-reorder -m "long or quick"
 
 test-standin: setup-dev ## The stand-in's own tests
