@@ -35,7 +35,6 @@ def restore(server: Refusing, monkeypatch: pytest.MonkeyPatch, lost: Lsn) -> Non
     server.idle_tick()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("step", ["round-planned", "round-written"])
 @pytest.mark.parametrize("question", ["user_tables", "recovery_fork"])
 def test_a_new_history_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, question: str) -> None:

@@ -118,7 +118,6 @@ def test_rows_as_of_an_lsn_stay_when_a_step_is_committed_after_the_state_was_rea
     assert {row["id"] for row in reader.as_of(lsn).to_pylist()} == before
 
 
-@pytest.mark.long
 def test_versions_are_not_read_between_the_two_commits_of_a_rebuild(world: World) -> None:
     """It has replaced `history`: what it has ended must not be missing as if it had never been."""
     world.mirror()
@@ -150,7 +149,6 @@ def test_a_mirror_that_was_rebuilt_is_not_read_by_what_was_known_of_the_one_befo
     assert {row["id"] for row in reader.as_of(Lsn.parse(state.lsn)).to_pylist()} == {1, 2, 3}
 
 
-@pytest.mark.long
 def test_versions_are_those_of_one_moment_though_the_mirror_is_rebuilt_meanwhile(world: World) -> None:
     world.mirror()
     left = [True]

@@ -409,7 +409,6 @@ def test_a_hash_of_another_spelling_is_the_same(server: StandIn, tmp_path: Path)
     assert "column v is no longer hashed in events as before" in str(world.follow())
 
 
-@pytest.mark.long
 def test_settings_that_change_after_the_number_of_a_window_was_closed(server: StandIn, tmp_path: Path) -> None:
     world = started(server, tmp_path, KEYED, "(1, 'value 1', 1)")
     world.execute("INSERT INTO dbo.t VALUES (2, 'value 2', 2)")

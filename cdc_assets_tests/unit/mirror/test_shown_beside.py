@@ -84,7 +84,6 @@ def test_a_torn_window_of_an_earlier_version_is_completed(server: StandIn, tmp_p
     assert healths(world) == {"healthy"}
 
 
-@pytest.mark.long
 def test_end_counts_events_that_were_committed_by_former_settings(server: StandIn, tmp_path: Path) -> None:
     world = World(server, tmp_path / "lake", KEYED)
     hide(world, transaction_metadata=True)

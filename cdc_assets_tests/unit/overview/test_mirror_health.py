@@ -170,7 +170,6 @@ def test_mirror_that_cannot_follow_is_named_with_its_reason(world: World, monkey
     assert about_mirrors(world.report()) == []
 
 
-@pytest.mark.long
 def test_mirrors_that_wait_for_a_snapshot_are_no_trouble_while_it_reads(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +211,6 @@ def test_mirror_that_nobody_moves_is_a_trouble_though_another_table_is_read(
     assert about_mirrors(world.report(LATE)) == [], "it has come as far as it can while a snapshot is in flight"
 
 
-@pytest.mark.long
 def test_mirror_is_not_late_as_soon_as_a_snapshot_of_another_table_has_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

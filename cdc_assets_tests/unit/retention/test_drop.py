@@ -226,7 +226,6 @@ def test_after_a_crash_the_next_look_goes_on(world: World, step: str) -> None:
     world.check()
 
 
-@pytest.mark.long
 def test_a_mirror_that_is_made_anew_meanwhile_keeps_its_events(world: World) -> None:
     """It is planned after its place was looked at and before readers are told."""
     planned: list[str] = []

@@ -68,7 +68,6 @@ def test_window_that_is_given_up_before_any_commit_leaves_its_transactions_to_th
     assert [status for status, lsn in published(config) if lsn == str(first)].count("END") == 2, "one per database"
 
 
-@pytest.mark.long
 def test_transactions_that_wait_are_late_though_every_table_is_complete(tmp_path: Path) -> None:
     """Their tables are read up to the newest LSN, so nothing else shows that a run has something to do."""
     server, config, orders, y, z, _ = two(tmp_path)
@@ -95,7 +94,6 @@ def test_transactions_that_wait_are_late_though_every_table_is_complete(tmp_path
     assert seen(timedelta(0)).health == "healthy"
 
 
-@pytest.mark.long
 def test_table_that_catches_up_and_is_given_up_leaves_nothing_that_is_published(tmp_path: Path) -> None:
     server, config, _, y, z, _ = two(tmp_path)
 
@@ -120,7 +118,6 @@ def test_table_that_catches_up_and_is_given_up_leaves_nothing_that_is_published(
     assert published(config)[-2:] == each(last)
 
 
-@pytest.mark.long
 def test_reset_of_a_table_while_transactions_wait_to_be_published(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
