@@ -60,7 +60,6 @@ def test_second_run_reads_no_row_again(shop: Shop, instance: dg.DagsterInstance)
     assert {table: len(shop.events(table)) for table in TABLES} == before
 
 
-@pytest.mark.long
 def test_changes_report_only_tables_that_changed(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.execute("INSERT INTO dbo.customers (name) VALUES (N'Zoë')")
     shop.execute("UPDATE dbo.customers SET name = N'Ada' WHERE id = 1")
@@ -77,7 +76,6 @@ def test_changes_report_only_tables_that_changed(shop: Shop, instance: dg.Dagste
     assert shop.differences() == {}
 
 
-@pytest.mark.long
 def test_one_selected_table_brings_all_along_and_says_so(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.execute("UPDATE dbo.customers SET name = N'Grace' WHERE id = 2")
     shop.execute("UPDATE dbo.products SET stock = stock + 1")
@@ -91,7 +89,6 @@ def test_one_selected_table_brings_all_along_and_says_so(shop: Shop, instance: d
     assert materialized(shop.follow(instance)) == set()
 
 
-@pytest.mark.long
 def test_checks_are_reported_with_the_first_window_and_at_the_end(shop: Shop, instance: dg.DagsterInstance) -> None:
     """A run of a busy capture takes minutes; its checks must not be "in progress" for all of them."""
     shop.execute("UPDATE dbo.products SET stock = stock + 1")
@@ -141,7 +138,6 @@ def test_run_of_the_sensor_that_finds_nothing_reports_nothing(shop: Shop, instan
     assert materialized(result) == set()
 
 
-@pytest.mark.long
 def test_run_for_which_another_one_waits_from_the_beginning_reads_before_it_leaves(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
@@ -157,7 +153,6 @@ def test_run_for_which_another_one_waits_from_the_beginning_reads_before_it_leav
     assert run.tags[MADE_WAY_TAG] == "other@location"
 
 
-@pytest.mark.long
 def test_run_that_somebody_asks_for_reports_all_that_is_selected(shop: Shop, instance: dg.DagsterInstance) -> None:
     """Else nothing downstream of a quiet table starts, and a backfill of all assets fails."""
     result = shop.changes(instance)
@@ -171,7 +166,6 @@ def test_run_that_somebody_asks_for_reports_all_that_is_selected(shop: Shop, ins
     assert materialized(shop.changes(instance, assets=chosen)) == {*chosen}
 
 
-@pytest.mark.long
 def test_run_that_somebody_asks_for_ends_at_what_was_committed_when_it_began(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
@@ -222,7 +216,6 @@ def test_run_waits_for_another_that_writes_the_capture(shop: Shop, instance: dg.
     instance.delete_run(other.run_id)
 
 
-@pytest.mark.long
 def test_stream_makes_way_for_a_run_that_wants_its_turn(shop: Shop, instance: dg.DagsterInstance) -> None:
     job = shop.definitions().resolve_job_def("shop_changes")
     other = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
@@ -240,7 +233,6 @@ def _has_turn(instance: dg.DagsterInstance) -> bool:
     return any(value for run in runs for name, value in run.tags.items() if "cdc_turn" in name)
 
 
-@pytest.mark.long
 def test_loop_gives_way_to_a_waiting_snapshot(shop: Shop, instance: dg.DagsterInstance) -> None:
     waiting = instance.create_run_for_job(
         shop.definitions().resolve_job_def("shop_snapshot"), status=dg.DagsterRunStatus.NOT_STARTED
@@ -280,7 +272,6 @@ def test_stream_ends_for_other_settings_and_no_other_login(shop: Shop, instance:
         shop.write({})
 
 
-@pytest.mark.long
 def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.write({"stream.max.duration.ms": "1"})
 
@@ -320,7 +311,6 @@ def test_time_for_which_nothing_streamed_is_told_by_the_next_run(shop: Shop, ins
     assert not line(shop.changes(instance))
 
 
-@pytest.mark.long
 def test_table_that_cannot_be_trusted_fails_the_run_in_which_that_began(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:

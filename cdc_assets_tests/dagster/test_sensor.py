@@ -97,7 +97,6 @@ def test_run_whose_process_is_gone_is_ended_and_makes_room(
         instance.delete_run(run.run_id)
 
 
-@pytest.mark.long
 def test_run_that_never_named_its_process_is_ended_after_a_while(shop: Shop, instance: dg.DagsterInstance) -> None:
     run = instance.create_run_for_job(shop.definitions().resolve_job_def("shop_changes"))
     try:
@@ -163,7 +162,6 @@ def test_idle_tick_of_the_daemon_waits_for_a_change(shop: Shop, instance: dg.Dag
     shop.changes(instance)
 
 
-@pytest.mark.long
 def test_idle_tick_asks_once_a_poll_and_ends_before_the_daemon_looks_again(
     shop: Shop, instance: dg.DagsterInstance
 ) -> None:
@@ -182,7 +180,6 @@ def test_idle_tick_asks_once_a_poll_and_ends_before_the_daemon_looks_again(
     assert time.monotonic() - began < 20, "the daemon looks again after half a minute"
 
 
-@pytest.mark.long
 def test_one_capture_waits_at_a_time_and_none_outside_the_daemon(shop: Shop, instance: dg.DagsterInstance) -> None:
     shop.changes(instance)
     with patch.object(Work, "has_come", side_effect=AssertionError):
@@ -191,7 +188,6 @@ def test_one_capture_waits_at_a_time_and_none_outside_the_daemon(shop: Shop, ins
             assert tick(shop, instance).skip_message == "Nothing new."
 
 
-@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark_resource")
 def test_same_news_after_another_run_have_another_key(shop: Shop, instance: dg.DagsterInstance) -> None:
@@ -218,7 +214,6 @@ def test_incremental_snapshot_of_a_killed_run_is_a_reason_to_start(shop: Shop, i
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
-@pytest.mark.long
 def test_table_that_failed_is_tried_again_though_nothing_is_new(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +230,6 @@ def test_table_that_failed_is_tried_again_though_nothing_is_new(
     assert tick(shop, instance).skip_message == "Nothing new."
 
 
-@pytest.mark.long
 def test_failure_whose_cause_is_over_is_a_reason_to_start_though_nothing_is_new(
     shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

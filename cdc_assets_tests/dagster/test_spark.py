@@ -36,7 +36,6 @@ def test_runs_with_rows_to_read_run_on_spark(shop: Shop, instance: dg.DagsterIns
     assert shop.differences() == {}
 
 
-@pytest.mark.long
 def test_ticks_and_runs_that_find_nothing_start_none(
     shop: Shop, instance: dg.DagsterInstance, asked: list[str]
 ) -> None:
