@@ -209,7 +209,6 @@ def test_each_round_of_repairs_finds_what_the_one_before_has_only_counted(
     assert all(lacking[:-2]), "one was called equal before it was"
 
 
-@pytest.mark.long
 def test_large_values_are_shown_as_digests(world: World) -> None:
     world.behind_the_log(f"UPDATE dbo.t SET big = N'{'y' * 5000}' WHERE id = 7")
     [differs] = world.reconcile().first
@@ -230,7 +229,6 @@ def test_a_change_in_flight_is_no_difference(world: World) -> None:
     assert found.differing == 0, found.first
 
 
-@pytest.mark.long
 def test_rows_that_share_a_key_in_the_mirror_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever has doubled them: one that agrees with the server does not make up for the other."""
     world.behind_the_log("DELETE FROM dbo.t WHERE id = 9")
