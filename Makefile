@@ -28,13 +28,13 @@ setup-mysql: ## System packages and .venv, with MariaDB's programs (no service i
 dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live workload
 	@$(PY) -m demo dev
 
-test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; two workers for each of two processors (WORKERS), since one waits a third of its time; ten minutes
+test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; two workers for each of two processors (WORKERS), since one waits a third of its time; eight minutes
 	$(PYTEST) -q -n $${WORKERS:-4} --dist loadfile --no-loadscope-reorder
 
 test-long: setup-dev ## Combinations and longer stories, which `make test` leaves out, and on delta-rs what that plays on quick tables; half an hour
 	CDC_DELTA_RS=1 $(PYTEST) -q -n $${WORKERS:-4} --dist loadfile --no-loadscope-reorder -m "long or quick"
 
-test-standin: setup-dev ## The stand-in's own tests
+test-standin: setup-dev ## The stand-in's own tests; half a minute
 	$(PYTEST) -q -n $${WORKERS:-2} --dist loadfile standin/tests
 
 laws: setup-dev ## Incremental snapshots in bad weather, ten thousand broken signals, changing structures, tables of any shape, a hundred times (CDC_LAW_EXAMPLES); minutes

@@ -23,6 +23,9 @@ from cdc_assets_tests.quick_tables import quick_tables
 from cdc_assets_tests.sources import keeping_trees
 
 if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
+
     from cdc_assets.adapters.spark.runner import SparkTaskRunner
     from cdc_assets.defs.spark import SparkResource
 
@@ -81,6 +84,14 @@ def pytest_configure() -> None:
     processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []  # Linux alone has it
     if processors and workers > len(processors):
         os.sched_setaffinity(0, {processors[int(worker.removeprefix("gw")) % len(processors)]})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling | None":
+    """Files of tests stay together, and those with Spark."""
+    from cdc_assets_tests.workers import FilesAndSpark
+
+    return FilesAndSpark(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

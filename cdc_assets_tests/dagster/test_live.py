@@ -125,7 +125,7 @@ def test_look_without_an_answer_is_told_while_it_lasts(monkeypatch: pytest.Monke
             server.answers.set()
             told(context.instance, "healthy", passes=True)
 
-    with dg.DagsterInstance.ephemeral() as instance:
+    with dg.instance_for_test() as instance:  # one in memory does not let two threads use a table
         assert dg.materialize([windows], instance=instance).success
     assert len(found) == 3
 
