@@ -28,7 +28,7 @@ setup-mysql: ## System packages and .venv, with MariaDB's programs (no service i
 dev: setup ## Dagster's web pages with sensors on, a stand-in server and a live workload
 	@$(PY) -m demo dev
 
-test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; two workers for each of two processors (WORKERS), since one waits a third of its time; eight minutes
+test: setup-dev ## Lint-free fast tests: units, contracts, Spark, Dagster in process; two workers for each of two processors (WORKERS), since one waits a third of its time; nine minutes
 	$(PYTEST) -q -n $${WORKERS:-4} --dist loadfile --no-loadscope-reorder
 
 test-long: setup-dev ## Combinations and longer stories, which `make test` leaves out, and on delta-rs what that plays on quick tables; half an hour
