@@ -76,3 +76,9 @@ def test_modules_of_a_room_import_in_one_direction(room: str) -> None:
 def test_it_imports_nothing_of_the_rest() -> None:
     tops = {name.split(".")[0] for path in HOME.rglob("*.py") for name in imports(path)}
     assert not tops & {"cdc_assets", "cdc_assets_tests", "demo", "resources", "pyodbc", "mssql_python", "pytds"}
+
+
+def test_its_tests_import_nothing_of_the_rest() -> None:
+    tops = {name.split(".")[0] for path in Path(__file__).parent.rglob("*.py") for name in imports(path)}
+    assert "mssql_standin" in tops
+    assert not tops & {"cdc_assets", "cdc_assets_tests", "demo", "resources"}
