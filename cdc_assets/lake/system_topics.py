@@ -1,6 +1,6 @@
 """The lake's tables that belong to a capture as a whole, not to one captured table."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from cdc_assets.config.settings import CaptureConfig, EventSettings, HeartbeatSettings
 
@@ -25,6 +25,18 @@ def system_topics(config: CaptureConfig) -> Mapping[str, str]:
     if "sink" in notifications.channels:
         topics["notifications"] = notifications.sink_topic
     return topics
+
+
+def topics_of_capture(config: CaptureConfig, found: Collection[str]) -> Mapping[str, str]:
+    """The same with those that were written with other settings.
+
+    Args:
+        found: topics that have commits.
+    """
+    events = config.events
+    numbered = {"schema_changes": events.topic_prefix, "transactions": transaction_topic(events)}
+    former = {kind: topic for kind, topic in numbered.items() if topic in found}
+    return {**former, **system_topics(config)}
 
 
 def manifest_directory(prefix: str) -> str:

@@ -11,7 +11,7 @@ from cdc_assets.overview.capture import CaptureOverview
 from cdc_assets.overview.formatting import duration
 from cdc_assets.overview.report import Trouble
 from cdc_assets.publish.feed import Feed
-from cdc_assets.publish.offset import Published, has_other, parse_published
+from cdc_assets.publish.offset import Published, parse_published
 from cdc_assets.publish.start import MARKER_GONE, WITHOUT_MARKER, foreign, is_of
 from cdc_assets.publish.view import AskMarker, PublishedReport, published_report
 from cdc_assets.publish.waiting import waiting_unlisted
@@ -45,10 +45,11 @@ def published_of(overview: CaptureOverview, at: datetime, marker: AskMarker | No
 
 def _foreign(feed: Feed, known: Published, state: CaptureState, rows: Sequence[Mapping[str, Any]]) -> str:
     """Why topics were not published from this lake; empty if they were. What is ahead of a state may be complete by now."""
-    lake = feed.lake()
-    if has_other(rows, known.entry):
-        return foreign(known, lake, *feed.read(), continued=True)
-    return foreign(known, lake, state.complete_window, feed.topics(state)) and foreign(known, lake, *feed.read())
+    lake, continued = feed.lake(), feed.is_continued(known.entry, rows)
+    if not foreign(known, lake, state.complete_window, feed.topics(state), continued=continued):
+        return ""
+    complete, topics = feed.read()
+    return foreign(known, lake, complete, topics, continued=feed.is_continued(known.entry))
 
 
 def kafka_troubles(published: PublishedReport | None, late_s: float) -> Iterator[Trouble]:

@@ -16,22 +16,24 @@ published with the structure that it has (`Structures`), and consumers of severa
 
 *Every topic is there before its first number is complete*, for a publisher that has passed a number passes it in all topics. A table
 has a state only at the end of its first snapshot, whose rounds are complete long before; so tables of snapshots in flight count, and
-those that have READs of one that was given up (`CaptureState.early`).
+those that have READs of one that was given up (`CaptureState.early`). What the lake has of schema changes and transactions is published
+whatever the settings say: a publisher may have other ones than the capture, or what it has not published was captured with former ones.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from cdc_assets.config.settings import CaptureConfig
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.envelope.naming import topic_name
-from cdc_assets.errors import LakeError
+from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.lake.commits import read_commit
 from cdc_assets.lake.retained import Retained, retained
-from cdc_assets.lake.system_topics import HISTORY, WINDOWS, manifest_directory, system_topics
+from cdc_assets.lake.system_topics import HISTORY, WINDOWS, manifest_directory, topics_of_capture
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.manifest import Manifest
 from cdc_assets.ledger.state import CaptureState
@@ -128,13 +130,26 @@ class Feed:
 
         Raises:
             LakeError: the manifest cannot be read, or is not there.
+            ConfigurationError: the settings give a topic another name than it has: what it holds would be passed over.
         """
         state = self._state = self._manifest.read()
+        self._require_names(state)
         if not self._manifest.identity:  # nothing was captured, or the lake is gone: then it is no older copy
             self._tables.forget(self._manifest.directory)
             self.lake()
         self._structures.expect_more()
         return state.complete_window, self.topics(state)
+
+    def _require_names(self, state: CaptureState) -> None:
+        for table, entry in state.tables.items():
+            name, former = topic_name(table, self._config.events), entry.directory.partition("@")[0]
+            if former and name != former:
+                raise ConfigurationError(
+                    "topic name",
+                    name,
+                    f"{former}, which has the events of {table}",
+                    "set topic.delimiter and topic.sanitize.pattern as the capture has them",
+                )
 
     def unfinished(self, span: Span) -> str:
         """How far a range is complete in the lake as it was read last, and what holds it; empty if it is up to its end.
@@ -156,9 +171,17 @@ class Feed:
         """The newest entry of the manifest that was read: its number and time, which an entry of another copy does not have."""
         return entry_of(self._manifest.seen[-1]) if self._manifest.seen else ""
 
-    def is_continued(self, entry: str) -> bool:
-        """Whether the manifest that was read is an older copy than one with this entry, and was continued since (`start`)."""
-        return has_other(self._manifest.seen, entry)
+    def is_continued(self, entry: str, rows: Iterable[Mapping[str, Any]] | None = None) -> bool:
+        """Whether the manifest that was read is an older copy than one with this entry (`start`).
+
+        Args:
+            rows: those of the manifest that another has read.
+
+        Raises:
+            LakeError: it cannot be read.
+        """
+        found = has_other(self._manifest.seen if rows is None else rows, entry)
+        return self.recorded().is_refused(entry) if found is None else found
 
     def topics(self, state: CaptureState) -> Sequence[Topic]:
         """The topics of a capture in this state, in the order in which a window's are published."""
@@ -169,7 +192,7 @@ class Feed:
         ranks = dict.fromkeys(complete, _DATA)
         own, first, shared = set[str](), set[str](), dict[str, OwnRows | None]()
         divided = dict[str, DividedRows | None]()
-        for kind, topic in system_topics(self._config).items():
+        for kind, topic in topics_of_capture(self._config, newest.keys() - complete.keys()).items():
             shared[topic], divided[topic] = own_rows(kind, self._config), divided_rows(kind, databases)
             if kind not in _OF_ALL:
                 ranks[topic] = _RANKS.get(kind, _LAST)

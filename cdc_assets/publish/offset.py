@@ -70,10 +70,19 @@ def entry_of(row: Mapping[str, Any]) -> str:
     return f"{row['sequence']} {row['at'].isoformat()}"
 
 
-def has_other(rows: Iterable[Mapping[str, Any]], entry: str) -> bool:
-    """Whether another entry has the number of one, as in an older copy that was continued; not known of those that are too old to be kept."""
-    own = f"{entry.partition(' ')[0]} "
-    return bool(entry) and any(other.startswith(own) and other != entry for other in map(entry_of, rows))
+def has_other(rows: Iterable[Mapping[str, Any]], entry: str) -> bool | None:
+    """Whether rows of a manifest are of an older copy than one with this entry: another entry has its number, or none has reached it; None if
+    it is too old to be kept."""
+    if not entry:
+        return False
+    known = {_number(found): found for found in map(entry_of, rows)}
+    if _number(entry) in known:
+        return known[_number(entry)] != entry
+    return True if known and max(known) < _number(entry) else None
+
+
+def _number(entry: str) -> int:
+    return int(entry.partition(" ")[0])
 
 
 def parse_published(text: str) -> Published:

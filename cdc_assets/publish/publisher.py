@@ -156,7 +156,8 @@ class Publisher:
         known = found or start.first()
         if found is not None:
             known = start.continued(known)
-        start.check(known, complete, topics, new=found is None, continued=self._feed.is_continued(known.entry))
+        continued = self._is_continued(known.entry)
+        start.check(known, complete, topics, new=found is None, continued=continued)
         self._after = known.after
         per_second = self._rate.per_second()
         self._published = replace(known, writer=self._writer, written=time.time(), per_second=per_second)
@@ -259,12 +260,20 @@ class Publisher:
             self._try_all()
         self._complete, topics = self._read_feed()
         self._entry = self._feed.entry()
-        continued = self._feed.is_continued(self._published.entry)
+        continued = self._is_continued(self._published.entry)
         if wrong := foreign(self._published, self._feed.lake(), self._complete, topics, continued=continued):
             raise PreflightError(wrong)
         with ReadAhead() as ahead:
             yield from self._publish(topics, ahead)
         self._unreadable.ended()
+
+    def _is_continued(self, entry: str) -> bool:
+        """Whether this is an older copy of the lake; recorded there, since its rows do not say so for long."""
+        if not self._feed.is_continued(entry):
+            return False
+        with suppress(*LAKE_ERRORS):
+            self._record.refuse(entry)
+        return True
 
     def _publish(self, topics: Sequence[Topic], ahead: ReadAhead) -> Iterator[int]:
         self._begin_pass(topics)

@@ -4,10 +4,15 @@ The truth is the marker in Kafka. The file is written after it, now and then, so
 retention of topics waits for what it says, without asking a broker. It is replaced as a whole: a crash leaves the former
 one. Nothing is written where the manifest is not: a file system that is not mounted would get a folder of its own.
 
+*An older copy of the lake* is recognized by its rows for as long as these are kept (`start`). A publisher that has recognized one records that
+beside the place, in `refused.json`, so that none continues later. The lake that it is a copy of has no such file.
+
 *Two publishers.* One that finds the place of another in the file writes its own only if the newest marker names it: the other may have begun
 again, with fewer events, while this one was idle. Two that write to different Kafka clusters each find their own marker. So
 the file has the place of the one that wrote last, and retention does not wait for the other. A lake should have one publisher.
 """
+
+import json
 
 from pyarrow import fs
 
@@ -17,7 +22,7 @@ from cdc_assets.lake.location import STORE_ERRORS, Location, trouble
 from cdc_assets.lake.system_topics import manifest_directory
 from cdc_assets.publish.offset import Published, parse_published
 
-_NAME = "published.json"
+_NAME, _REFUSED = "published.json", "refused.json"
 
 
 class RecordedOffset:
@@ -54,6 +59,26 @@ class RecordedOffset:
                 f"{place} does not say how far topics are published. Next: run cdc-assets publish; with --anew if Kafka "
                 "has no marker either."
             ) from None
+
+    def refuse(self, entry: str) -> None:
+        """Record that this is an older copy of the lake than one with this entry of the manifest, from which topics were published."""
+        known = self._refused()
+        if entry not in known:
+            self._folder.write(_REFUSED, json.dumps([*known, entry]).encode())
+
+    def is_refused(self, entry: str) -> bool:
+        """Whether that was recorded."""
+        return bool(entry) and entry in self._refused()
+
+    def _refused(self) -> list[str]:
+        if not self._is_there(f"{self.directory}/{_REFUSED}"):
+            return []
+        content = self._folder.read(_REFUSED)
+        try:
+            return list(json.loads(content))
+        except (TypeError, ValueError) as error:
+            place = f"{self._location.uri(self.directory)}/{_REFUSED}"
+            raise LakeError(f"{place} is no list ({error}). Next: see who else writes there, or delete it.") from error
 
     def forget(self) -> None:
         """Wait no longer for a publisher that is not used any more."""

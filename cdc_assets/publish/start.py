@@ -1,8 +1,9 @@
 """Where publishing begins, and whether what was published before is of this lake and of this range.
 
 *An older copy of the lake* that was put in its place and continued has windows with the same numbers and other events. Once these numbers are
-reached they show nothing. So a marker also names the newest entry of the manifest at that time: the copy has another one under its number.
-The manifest keeps about the newest thousand; of an older one it is not known.
+reached they show nothing. So a marker also names the newest entry of the manifest at that time: the copy has not reached its number, or has
+another one under it. The manifest keeps about the newest thousand: so what was seen of a copy is recorded in it (`recorded`). One that nobody
+looked at until that number was too old to be kept is not recognized.
 """
 
 import logging
