@@ -57,3 +57,9 @@ def transaction_topic(settings: EventSettings) -> str:
 def heartbeat_topic(settings: HeartbeatSettings, events: EventSettings) -> str:
     """`topic.heartbeat.name`, or prefix, delimiter and topic prefix."""
     return settings.topic_name or f"{settings.topic_prefix}{events.topic_delimiter}{events.topic_prefix}"
+
+
+def is_numbered(directory: str, config: CaptureConfig) -> bool:
+    """Whether commits to a topic are numbered by window and not by time, by its present name; its mark says so whatever its name
+    was."""
+    return directory not in {heartbeat_topic(config.heartbeat, config.events), config.notifications.sink_topic}

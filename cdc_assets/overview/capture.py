@@ -30,6 +30,7 @@ from cdc_assets.history.records import HistoryEntry
 from cdc_assets.history.store import SchemaHistory
 from cdc_assets.lake.audit import Loss, Turns
 from cdc_assets.lake.foreign import ForeignCommit
+from cdc_assets.lake.system_topics import is_numbered
 from cdc_assets.lake.topics import TopicTables
 from cdc_assets.ledger.fenced_log import Row
 from cdc_assets.ledger.fold import FOLDING
@@ -59,7 +60,7 @@ from cdc_assets.overview.tables import (
     verdict,
 )
 from cdc_assets.overview.work import Work
-from cdc_assets.shared.losses import audited, is_numbered, other_name, owners, refuse_without_manifest, topic_of
+from cdc_assets.shared.losses import audited, other_name, owners, refuse_without_manifest, topic_of
 from cdc_assets.signals.watch import channels_of
 
 AUDIT_S = 1.0

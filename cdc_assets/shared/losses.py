@@ -18,7 +18,7 @@ after the other is compared: a run may last for half a day, and its page says th
 | the schema history lacks something | the run ends with an error, unless `snapshot.mode` records structures again |
 | a topic of no table lacks something | it is logged, and the run continues |
 
-*An older manifest.* Window numbers found in tables are never assigned again, for a table would skip a window that it
+*An older manifest* does not know generations and topics that were made since, so these are looked for. Window numbers found in tables are never assigned again, for a table would skip a window that it
 seems to have. A table is complete to the end of its last unknown commit if these commits are windows of the log that follow each
 other, from its position on: each commit records which LSNs it covers, and a window
 holds all changes of a table between the two. Of any other table it is not known what it lacks, so it has a gap.
@@ -55,9 +55,10 @@ from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.owners import refuse_unread, tables_of
 from cdc_assets.lake.replacing import Fence, Replacement
 from cdc_assets.lake.rewriting import rewrite_files
-from cdc_assets.lake.system_topics import heartbeat_topic
+from cdc_assets.lake.system_topics import is_numbered
 from cdc_assets.lake.tables import unreadable
 from cdc_assets.lake.topics import TopicTables, generation
+from cdc_assets.lake.unrecorded import present, unrecorded
 from cdc_assets.ledger.gaps import EarlyReads, Interval, with_lost
 from cdc_assets.ledger.ledger import Ledger
 from cdc_assets.ledger.state import CaptureState
@@ -111,7 +112,8 @@ def audited(
     topics, known = owners(state, config), {topic_of(directory) for directory in state.marks}
     in_flight = {topic_name(table, config.events) for table in _in_flight(state)}
     stopped = _stopped_topics(state, config) - in_flight
-    chosen = {name for name in {*state.marks, *(topics.keys() - known)} if topic_of(name) not in stopped}
+    names = {*state.marks, *(topics.keys() - known), *unrecorded(tables.location, state.marks, config)}
+    chosen = {name for name in names if topic_of(name) not in stopped}
     whole = {name for name in chosen if topic_of(name) in in_flight}
     return audit(tables, state.marks, chosen, whole=whole, seconds=seconds, turns=turns)
 
@@ -179,12 +181,6 @@ def other_name(state: CaptureState, config: CaptureConfig) -> ConfigurationError
     return None
 
 
-def is_numbered(directory: str, config: CaptureConfig) -> bool:
-    """Whether commits to a topic are numbered by window and not by time, by its present name; its mark says so whatever its name
-    was."""
-    return directory not in {heartbeat_topic(config.heartbeat, config.events), config.notifications.sink_topic}
-
-
 class Losses:
     """Compares the manifest with the lake for the run that has claimed the capture."""
 
@@ -221,7 +217,9 @@ class Losses:
         wanted = {topic_name(table, self._lake.events) for table in tables} - self._audited
         if not wanted:
             return
-        self.compare([name for name in self._state.marks if topic_of(name) in wanted])
+        marks = self._state.marks
+        new = present(self._lake.tables.location, wanted - {topic_of(name) for name in marks})
+        self.compare([*(name for name in marks if topic_of(name) in wanted), *sorted(new)])
         self._audited |= wanted
 
     def compare_in_turn(self, seconds: float) -> None:
@@ -244,13 +242,13 @@ class Losses:
                 self.compare([name])
 
     def compare(self, directories: Collection[str]) -> None:
-        """Compare some tables of the lake completely with their marks; losses are recorded in the states of their tables.
+        """Compare some tables of the lake completely with their marks, if they have one; losses are recorded in the states of their tables.
 
         Raises:
             FencedError: another writer has taken over.
         """
-        marks = {name: self._state.marks[name] for name in directories}
-        self._record_losses(audit(self._lake.tables, marks, marks))
+        marks = {name: mark for name, mark in self._state.marks.items() if name in set(directories)}
+        self._record_losses(audit(self._lake.tables, marks, directories))
 
     def directory_of(self, table: TableId, known: str) -> str:
         """Directory of a table's topic: the one that is known, or the first of its present name."""
@@ -402,7 +400,7 @@ class Losses:
             if mark is not None and not mark.timed and is_numbered(name, self._config)
         ]
         news = any(_is_news(mark, known.get(name)) for name, mark in held.items())
-        left = at_start and len(held) < len(known)
+        left = at_start and not known.keys() <= held.keys()
         if changed or early or news or left or max(numbers, default=0) > now:
             self._ledger.manifest.record_audit(self._ledger.clock.now(), changed, held, max([now, *numbers]), early)
         for name, mark in held.items():

@@ -1,6 +1,7 @@
 """The manifest or its newest commits are lost."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from deltalake.exceptions import DeltaError
 from cdc_assets.capture.new_lake import NewLake
 from cdc_assets.errors import LakeAwayError, LakeError
 from cdc_assets.lake import delta_log
+from cdc_assets.overview import CaptureOverview
 from cdc_assets_tests.unit.shared.losses.losing import commits
 from cdc_assets_tests.unit.shared.losses.world import World, make_world
 from cdc_assets_tests.unit.streaming.captures import make_capture
-from cdc_assets_tests.unit.streaming.lake_reader import events_of
+from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
 
 pytestmark = pytest.mark.delta_rs
 
@@ -123,3 +125,82 @@ def test_commit_lost_in_the_middle_of_the_manifest(world: World) -> None:
     commits(world.lake / "shop.__windows")[-3].write_bytes(b"")
     with pytest.raises(LakeError, match="lacks the rows between entries"):
         world.stream()
+
+
+def widen(world: World) -> None:
+    """Hand the table over to a structure that its topic cannot take: events go on in a second table."""
+    schema = world.server.schemas[world.orders]
+    columns = [replace(column, type_name="bigint") if column.name == "id" else column for column in schema.columns]
+    world.server.schemas[world.orders] = replace(schema, columns=tuple(columns))
+    world.server.enable(world.orders)
+
+
+def put_back(world: World, copy: Path) -> None:
+    """An older copy of the manifest, with topics as they are."""
+    manifest = world.lake / "shop.__windows"
+    shutil.rmtree(manifest)
+    shutil.copytree(copy, manifest)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("since", [0, 1, 3])
+def test_older_manifest_that_does_not_know_a_generation(world: World, tmp_path: Path, since: int) -> None:
+    """Its windows are neither read again nor taken for those that come."""
+    widen(world)
+    for number in range(6):
+        if number == since:
+            shutil.copytree(world.lake / "shop.__windows", tmp_path / "copy")
+        world.server.commit((world.orders, "insert", 60 + number, "a"))
+        world.stream()
+    assert (world.lake / f"shop.{world.orders}@2").is_dir()
+    put_back(world, tmp_path / "copy")
+    assert CaptureOverview(world.config).losses, "who looks is told"
+    for key in range(66, 76):
+        world.server.commit((world.orders, "insert", key, "a"))
+        assert world.stream().troubled == (), "the commits follow each other"
+    found = [(event.op, event.key) for event in events_of(world.config, world.orders) if event.op != "r"]
+    assert found == [("c", key) for key in (50, 51, *range(60, 76))]
+    world.check_rows()
+
+
+@pytest.mark.long
+def test_older_manifest_that_does_not_know_a_table_and_a_topic(world: World, tmp_path: Path) -> None:
+    """Both are there with numbers that it would give again."""
+    shutil.copytree(world.lake / "shop.__windows", tmp_path / "copy")
+    world.config = replace(world.config, events=replace(world.config.events, transaction_metadata=True))
+    new = world.server.create("new", rows=3)
+    world.server.idle_tick()
+    make_capture(world.server, world.config).snapshot([new])
+    for key in range(60, 70):
+        world.server.commit((new, "insert", key, "a"))
+        world.stream()
+    before = len(rows_of_topic(world.config, "shop.transaction"))
+    put_back(world, tmp_path / "copy")
+    for key in range(70, 73):
+        world.insert(key)
+        world.stream()
+    assert len(rows_of_topic(world.config, "shop.transaction")) == before + 6, "BEGIN and END"
+    make_capture(world.server, world.config).snapshot([new])
+    world.server.commit((new, "insert", 80, "a"))
+    assert world.stream().troubled == ()
+    for table in (new, world.orders, world.lines):
+        assert world.keys(table) == set(world.server.rows[table])
+
+
+@pytest.mark.long
+def test_older_manifest_that_does_not_know_a_table_which_is_read_first(world: World, tmp_path: Path) -> None:
+    """No READ of its snapshot is taken for one that the table has."""
+    shutil.copytree(world.lake / "shop.__windows", tmp_path / "copy")
+    new = world.server.create("new", rows=3)
+    world.server.idle_tick()
+    make_capture(world.server, world.config).snapshot([new])
+    for key in range(60, 70):
+        world.server.commit((new, "insert", key, "a"))
+        world.stream()
+    world.server.rows[new][1]["note"] = "changed while nothing was captured"
+    put_back(world, tmp_path / "copy")
+    make_capture(world.server, world.config).snapshot([new])
+    newest = {event.key: event.after for event in events_of(world.config, new)}
+    assert {key: row and row["note"] for key, row in newest.items()} == {
+        key: row["note"] for key, row in world.server.rows[new].items()
+    }
