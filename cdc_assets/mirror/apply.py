@@ -7,11 +7,14 @@ A fold is a step that can be read twice (`fold_step`): its bounds are in the led
 a while, or a process died before it gave up. It is not carried out then (`steps.is_overtaken`):
 if its mirror is as before, and has come as far as the topic reaches back, the mirror continues; else it is planned again by what is left.
 
+*Settings that change what a key is made of* give up a step in flight. If a table has reached it, the next step is a rebuild, whatever the
+key is now (`Mirrors._is_mixed`).
+
 | after | state | a crash here |
 |---|---|---|
-| the ledger's row `planned` | bounds of the step | it is carried out by these; a rebuild whose events went since is given up, or planned again |
-| the commit in `history` | versions that have ended | the same step finds them, and takes the rows |
-| the commit in `current` | rows | the step is only recorded; if `history` has lost it, the mirror is rebuilt (`audit`) |
+| the ledger's row `planned` | bounds of the step | it is carried out by these; a rebuild whose events went since, and a step whose key is no longer right, is given up, or planned again |
+| the commit in `history` | versions that have ended | the same step finds them, and takes the rows; if it is given up, the mirror is rebuilt |
+| the commit in `current` | rows | the step is only recorded; if `history` has lost it, or it is given up, the mirror is rebuilt (`audit`) |
 | the ledger's row `complete` | the LSN is published, and the step given up that was in flight | |
 
 All tables that have something new share the two jobs of a turn (`tasks`) and the two rows of the ledger. An error of one table
@@ -210,6 +213,7 @@ class Mirrors:
                 table.topic, state.lsn,
             )  # fmt: skip
             return table.topic, replace(state, pending=None)
+        anew = anew or self._is_mixed(table, state)
         if table.newest is not None and (anew or is_late or self._is_to_be_rebuilt(table, state)):
             table, anew = table.newest, True
         key, planned = table.description.shape.key_text, state.pending
@@ -235,8 +239,16 @@ class Mirrors:
 
     def _is_untouched(self, table: MirroredTable, state: MirrorState) -> bool:
         """Whether a mirror can continue as if its step in flight had never been planned: no table has reached it, and no event is lacking."""
-        reached = max(self._tables.reached(directory) for directory in directories(table.topic))
-        return 0 < state.step >= reached and state.lsn >= table.target.complete_after
+        return 0 < state.step >= self._reached(table.topic) and state.lsn >= table.target.complete_after
+
+    def _is_mixed(self, table: MirroredTable, state: MirrorState) -> bool:
+        """Whether a step is given up, since what a key is made of was changed, and a table has reached it, or one that was given up before
+        it: by the record, the tables are as the newest complete step has left them, and its key may be that of today again."""
+        is_given_up = state.pending is not None and state.pending.key != table.description.shape.key_text
+        return is_given_up and 0 < state.step < self._reached(table.topic)
+
+    def _reached(self, topic: str) -> int:
+        return max(self._tables.reached(directory) for directory in directories(topic))
 
     def _is_to_be_rebuilt(self, table: MirroredTable, state: MirrorState) -> bool:
         """Whether a mirror cannot follow an older structure: its tables are lost or have other leaves, or a step in flight is later."""
