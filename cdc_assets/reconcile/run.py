@@ -281,6 +281,7 @@ class Reconciler:
         """What differs right now, in flight or not, and the LSN that the mirror had before."""
         self._runner.get_ready()
         subject = self._subject(table)
+        _require_fit(subject, ranges)
         leaves = subject.leaves(self._mirrors.tables)
         server_time = self._source.server_time()
         low = Lsn.parse(subject.lsn)
@@ -383,3 +384,17 @@ class Reconciler:
                 f"{table} is gone, or was created again. Next: let the capture find out, then compare again."
             )
         return subject_of(self._config, self._topics, self._mirrors, state, schema, mirror)
+
+
+def _require_fit(subject: Subject, ranges: Sequence[KeyRange]) -> None:
+    """Check that mirror and server are cut by the column by which the ranges were made; by another one, or none, the mirror has rows
+    that are in none of them on the server.
+
+    Raises:
+        CaptureNotReadyError: the table's key was changed since.
+    """
+    if ranges[0].column is not None and not fit(ranges, subject.schema):  # one that no column bounds is the whole table
+        raise CaptureNotReadyError(
+            f"The key of {subject.schema.table} changed while it was compared, so its ranges are no longer those of the table. Next: compare "
+            "again; the comparison starts over."
+        )

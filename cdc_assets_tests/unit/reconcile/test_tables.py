@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pytest
 
 from cdc_assets.config.settings import ColumnRule
-from cdc_assets.errors import InvalidValueError
+from cdc_assets.errors import CaptureNotReadyError, InvalidValueError
 from cdc_assets.reconcile import tasks
+from cdc_assets.reconcile.progress import Pass
 from cdc_assets.reconcile.run import Reconciler
 from cdc_assets_tests.unit.reconcile.world import World
 from mssql_standin.control import StandIn
@@ -59,6 +60,34 @@ def test_a_key_that_fits_no_event_is_not_compared(server: StandIn, tmp_path: Pat
     world.behind_the_log("INSERT INTO dbo.t VALUES ('9999-12-31', N'b'), ('9998-12-31', N'c')")
     with pytest.raises(InvalidValueError, match=r"time\.precision\.mode=isostring"):
         world.reconcile()
+
+
+def test_a_table_whose_key_changes_between_two_groups_of_ranges_is_compared_anew(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another key the mirror cannot be cut as the server is, and rows that are there would be taken for rows that vanished."""
+    monkeypatch.setattr("cdc_assets.adapters.sqlserver.ranges.MIN_ROWS_PER_RANGE", 10)
+    columns = "id int NOT NULL, code int NOT NULL, note nvarchar(9), CONSTRAINT second_key UNIQUE (id)"
+    world = World(server, str(tmp_path), columns, ", ".join(f"({at}, {100 - at}, N'{at}')" for at in range(60)))
+    begun = world.reconcile(ranges=1, repair=True)
+    assert (begun.done, begun.differing) == (1, 0)
+    assert len(begun.ranges) > 1
+    group, before = Reconciler._group, world.rows()
+
+    def indexed(*asked: Any) -> Pass:
+        if left:
+            world.sql(left.pop())
+        return group(*asked)
+
+    left = ["CREATE UNIQUE INDEX first_key ON dbo.t (code)"]
+    monkeypatch.setattr(Reconciler, "_group", indexed)
+    with pytest.raises(CaptureNotReadyError, match="changed while it was compared"):
+        world.reconcile(repair=True)
+    assert not world.mirrors().catch_up()
+    assert world.rows() == before
+    again = world.reconcile(repair=True)
+    assert (again.done, again.rows, again.differing, again.removed) == (len(again.ranges), 60, 0, 0)
+    assert world.rows() == before
 
 
 @pytest.mark.long
