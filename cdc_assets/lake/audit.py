@@ -57,6 +57,7 @@ class Loss:
         until: inclusive end; None: the table's position.
         readable: whether Delta can read the table, so that it can receive new events.
         damaged: data files that are missing or truncated.
+        is_put_back: whether another program has put an older version in place, whatever number of a window the table has kept.
     """
 
     directory: str
@@ -65,6 +66,7 @@ class Loss:
     until: Lsn | None = None
     readable: bool = True
     damaged: tuple[str, ...] = ()
+    is_put_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def audit(
     seconds: float | None = None,
     turns: Turns | None = None,
     first_sight: bool = True,
+    derived: bool = False,
 ) -> dict[str, Examined]:
     """Examine the tables that differ from their mark, and others while time remains.
 
@@ -116,6 +119,7 @@ def audit(
         seconds: time limit for tables that look right; None examines all.
         turns: of somebody who records nothing; else the marks say what was examined when.
         first_sight: whether newest commits of all tables are read to find those that differ; without it time limits all.
+        derived: see `examine`.
 
     Returns:
         The examined tables.
@@ -132,12 +136,12 @@ def audit(
             name for name, found in zip(names, pool.map(suspected, names), strict=True) if found
         ]  # fmt: skip
         examined = dict(
-            zip(suspects, pool.map(lambda name: examine(tables, name, marks.get(name)), suspects), strict=True)
+            zip(suspects, pool.map(lambda name: examine(tables, name, marks.get(name), derived), suspects), strict=True)
         )
         deadline = time.monotonic() + (seconds or 0.0)
 
         def in_time(name: str) -> Examined | None:
-            return examine(tables, name, marks[name]) if time.monotonic() < deadline else None
+            return examine(tables, name, marks[name], derived) if time.monotonic() < deadline else None
 
         others = [name for name in names if name not in examined]
         found = zip(others, pool.map(in_time, others), strict=True)
@@ -163,14 +167,19 @@ def matches_mark(tables: DeltaTables, directory: str, mark: Mark) -> bool:
         return False
 
 
-def examine(tables: DeltaTables, directory: str, mark: Mark | None) -> Examined:
-    """Compare a table's transaction, rows and files with its mark; without a mark only check its files."""
+def examine(tables: DeltaTables, directory: str, mark: Mark | None, derived: bool = False) -> Examined:
+    """Compare a table's transaction, rows and files with its mark; without a mark only check its files.
+
+    Args:
+        derived: whether the table is made of another one step by step, so that one that another program has put back to an older version
+            lacks what was made since, and cannot be built upon.
+    """
     tables.forget(directory)  # a cached handle does not notice that its table was removed
     try:
         handle = tables.open(directory)
         if handle is None:
             return Examined(None, Loss(directory, "is gone") if mark else None)
-        return _compared(tables, directory, mark, handle)
+        return _compared(tables, directory, mark, handle, derived)
     except (LakeError, *STORE_ERRORS) as error:
         what = f"{tables.location.uri(directory)} cannot be read"
         if isinstance(away := trouble(what, error, ""), LakeAwayError):
@@ -178,7 +187,7 @@ def examine(tables: DeltaTables, directory: str, mark: Mark | None) -> Examined:
         return Examined(None, Loss(directory, f"cannot be read ({plain(error.__cause__ or error)})", readable=False))
 
 
-def _compared(tables: DeltaTables, directory: str, mark: Mark | None, handle: DeltaTable) -> Examined:
+def _compared(tables: DeltaTables, directory: str, mark: Mark | None, handle: DeltaTable, derived: bool) -> Examined:
     actions = pa.table(handle.get_add_actions(flatten=True))
     sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
     broken = damaged(tables.location.existing(directory), sizes)
@@ -197,7 +206,10 @@ def _compared(tables: DeltaTables, directory: str, mark: Mark | None, handle: De
         losses.append(Loss(directory, what, _shown_until(actions, broken)))
     elif mark is not None and None not in counts:
         expected = expected_rows(tables, directory, mark, handle.version())
-        if rows < expected.rows:
+        if derived and expected.is_put_back:
+            what = "was put back to an older version by another program"
+            losses.append(Loss(directory, what, is_put_back=True))
+        elif rows < expected.rows:
             losses.append(Loss(directory, _fewer(rows, expected)))
     return Examined(now, _joined(losses))
 

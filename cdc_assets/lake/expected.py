@@ -20,6 +20,9 @@ from cdc_assets.lake.marks import Mark
 from cdc_assets.lake.replacing import DROPPED, OURS, UNDONE
 from cdc_assets.lake.tables import DeltaTables
 
+_RESTORE = "RESTORE"
+"""Operation of a commit that makes a table what it was in an older version; it keeps the numbers of application transactions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -28,10 +31,12 @@ class Expected:
     Args:
         rows: at least so many.
         is_sure: whether each commit since the mark was there and could be counted.
+        is_put_back: whether another program has put an older version in place since; that says of no row that it was meant to go.
     """
 
     rows: int
     is_sure: bool
+    is_put_back: bool = False
 
 
 def expected_rows(tables: DeltaTables, directory: str, mark: Mark, until: int) -> Expected:
@@ -43,15 +48,16 @@ def expected_rows(tables: DeltaTables, directory: str, mark: Mark, until: int) -
     Raises:
         LakeError: the log cannot be read.
     """
-    rows, is_sure = mark.rows, True
+    rows, is_sure, is_put_back = mark.rows, True, False
     for version in range(until, mark.counted, -1):  # a log loses its oldest commits, so all that it has are read
         commit = read_commit(tables.location, directory, version)
         if commit is None:
-            return Expected(rows, is_sure=False)
+            return Expected(rows, False, is_put_back)
+        is_put_back |= commit.operation == _RESTORE and not is_own(tables, commit)
         more = _more_by(tables, directory, commit, mark.window)
         rows += -commit.deleted if more is None else more
         is_sure &= more is not None or bool(commit.deleted)
-    return Expected(rows, is_sure)
+    return Expected(rows, is_sure, is_put_back)
 
 
 def settled(tables: DeltaTables, directory: str, mark: Mark) -> Mark:

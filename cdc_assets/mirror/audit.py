@@ -2,10 +2,10 @@
 
 *The tables.* The record says what both tables of a mirror held after its newest step: which step each had reached, at which version,
 and how many rows. They are compared as topics are (`lake.audit`): a folder that is gone or an older copy, a commit that was lost or
-emptied, a data file that is missing or cut off. What another program has deleted on purpose is not missed.
+emptied, a data file that is missing or cut off. What another program has deleted on purpose is not missed; but a version that it has put back (RESTORE) lacks what steps have made since, though it keeps their number.
 *While a step is in flight* a table that the step has not reached holds what the step before has left, so it is compared, too: the step
 would be made upon what is left, and its end would be recorded as right. One that has reached it was as recorded when the step was
-committed, and holds more or fewer rows since; only its data files are compared. If that is `current` alone, its commit says whether `history`
+committed, and holds more or fewer rows since; only its data files are compared, and whether it was put back. If that is `current` alone, its commit says whether `history`
 had the step before.
 
 *The record.* Numbers of steps come from the record only. If it was removed, restored from an older copy, or has lost its newest
@@ -70,7 +70,8 @@ def damaged_mirrors(
     """
     marks = _marks(states, topics)
     whole = {directory for topic in suspected for directory in directories(topic)}
-    found = audit(tables.tables, marks, marks, whole=whole, seconds=_SECONDS, turns=Turns())  # nothing records this
+    turns = Turns()  # nothing records this
+    found = audit(tables.tables, marks, marks, whole=whole, seconds=_SECONDS, turns=turns, derived=True)
     lost = _losses(found, states, topics)
     for topic, losses in lost.items():
         for loss in losses:
@@ -101,7 +102,9 @@ def seen_losses(
     if not (marks := _marks(states, settled)):
         return {}
     gone = marks.keys() - set(tables.location.directories())
-    found = audit(tables.tables, marks, marks, whole=gone, seconds=seconds, turns=turns, first_sight=False)
+    found = audit(
+        tables.tables, marks, marks, whole=gone, seconds=seconds, turns=turns, first_sight=False, derived=True
+    )
     if not (lost := _losses(found, states, settled)):
         return {}
     now = read()
@@ -127,7 +130,7 @@ def _losses(
             for name in directories(topic)
             if (result := found.get(name)) is not None
             and result.loss is not None
-            and (result.loss.damaged or not _holds_pending(result, states[topic]))
+            and (result.loss.damaged or result.loss.is_put_back or not _holds_pending(result, states[topic]))
         ]
         for topic in topics
     }

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -9,12 +10,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.mirror.audit import marks_of
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.shape import STEP
+from cdc_assets.overview import CaptureOverview
+from cdc_assets.overview.mirrors import inspect_mirrors
 from cdc_assets_tests.crashes import PowerCutError, cut_at
 from cdc_assets_tests.unit.mirror.child import mirrors_of
 from cdc_assets_tests.unit.mirror.world import TOPIC, World, ordered
@@ -47,6 +51,13 @@ def change(world: World, *statements: str) -> None:
     world.mirror()
 
 
+def lacking(world: World) -> list[str]:
+    """What the page says is wrong with mirrors."""
+    config = replace(world.config, mirror=replace(world.config.mirror, enabled=True))
+    found = inspect_mirrors(CaptureOverview(config, audit_s=None), SystemClock().now())
+    return [trouble.what for trouble in found.troubles]
+
+
 def older(name: str) -> Callable[[World], None]:
     def put(world: World) -> None:
         shutil.rmtree(world.lake / name)
@@ -77,6 +88,16 @@ def without_the_newest_commit(world: World) -> None:
     max((world.lake / CURRENT / "_delta_log").glob("*.json")).unlink()
 
 
+def put_back(name: str) -> Callable[[World], None]:
+    """By Delta's RESTORE, to what it was before the last step; it keeps the number of that step, and each row but with former values."""
+
+    def restore(world: World) -> None:
+        table = DeltaTable(str(world.lake / name))
+        table.restore(table.version() - 1)
+
+    return restore
+
+
 LOSSES = {
     "record removed": without_record,
     "record older": older(RECORD),
@@ -86,6 +107,8 @@ LOSSES = {
     "current without a file": without_a_file(CURRENT),
     "history without a file": without_a_file(HISTORY),
     "current without its newest commit": without_the_newest_commit,
+    "current put back": put_back(CURRENT),
+    "history put back": put_back(HISTORY),
 }
 
 
@@ -105,6 +128,20 @@ def test_a_mirror_whose_record_or_tables_lost_something_is_made_anew(
     change(world, "INSERT INTO dbo.t VALUES (4, 4)")
     assert "Rebuilding the mirror" not in caplog.text
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+@pytest.mark.parametrize("name", [CURRENT, HISTORY])
+def test_a_table_that_another_program_has_put_back_is_told_and_made_anew(world: World, name: str) -> None:
+    """Not one of which a person has deleted rows: that was meant."""
+    DeltaTable(str(world.lake / HISTORY)).delete(f"{STEP} = 2")
+    assert lacking(world) == []
+    put_back(name)(world)
+    [told] = lacking(world)
+    assert f"{name} was put back to an older version by another program" in told
+    change(world, "INSERT INTO dbo.t VALUES (3, 3)")
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+    assert len(world.versions()) == 6, "three of each row"
+    assert lacking(world) == []
 
 
 @pytest.mark.combinations
