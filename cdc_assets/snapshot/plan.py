@@ -12,6 +12,10 @@ first (`core.ports.BulkSource.reaching`): it may be one of a replica that lags b
 A lower watermark is as right, if all changes after it can be read: READs of an earlier attempt carry one, and it is taken
 up again.
 
+The server that was queried may be a readable secondary that lags, too. Where a table does not keep its position, changes that the lake has
+would be streamed again, and a loss behind the watermark would count as made good. So a watermark below what is known of the log or of the
+table is refused until the server has caught up (`_require_no_lag`); the server that is written to has nothing to catch up with.
+
 *Tables without a key* are read at a moment of their own, whose place in the log takes that of the watermark when they
 are read (`moment`). They have one range: READs of one reading show how many copies of a row there are.
 
@@ -36,7 +40,7 @@ from cdc_assets.errors import CaptureNotReadyError, CdcError, ConfigurationError
 from cdc_assets.history.structure import without_namesakes
 from cdc_assets.ledger.snapshot_state import SnapshotRun, SnapshotSlice, SnapshotTable
 from cdc_assets.ledger.state import CaptureState
-from cdc_assets.shared.forks import check_recovery_fork
+from cdc_assets.shared.forks import captured_until, check_recovery_fork, lagging
 from cdc_assets.shared.instances import before, gap_after, gap_behind, newest
 from cdc_assets.shared.parts import CaptureParts
 from cdc_assets.snapshot.slices import MAX_SLICE, MIN_SLICE, slices_of
@@ -131,6 +135,7 @@ class SnapshotPlanner:
 
         Raises:
             CaptureNotReadyError: the capture job has not read the log yet.
+            IncompleteReadError: the server is a readable secondary that lags.
             CdcError: the server is away.
         """
         instances = self._server.instances(database)
@@ -143,11 +148,14 @@ class SnapshotPlanner:
         for draft in drafts:
             target = self._target(draft.schema.table, rows)
             last = newest(instances.get(draft.schema.table, []))
-            start = self._joined_at(draft.schema.table, last) if last and self._joins(database, draft.request) else low
+            joins = last is not None and self._joins(database, draft.request)
+            start = self._joined_at(draft.schema.table, last) if last and joins else low
             chosen = self._chosen(draft.request, len(draft.ranges))
             lost = self._has_lost(draft, instances.get(draft.schema.table, []))
             start = max(start, before(last.start_lsn)) if last else start
             taken_up = self._taken_up(draft.schema, instances.get(draft.schema.table, []))
+            if low != ZERO_LSN and not (joins or taken_up):
+                self._require_no_lag(draft.schema.table, start)
             overridden = bool(self._settings.override_of(draft.schema.table))
             tables.append(_entry(draft, last, taken_up or start, lost=lost, overridden=overridden))
             slices += slices_of(draft.schema.table, draft.ranges, chosen, draft.rows, target, len(slices))
@@ -218,6 +226,32 @@ class SnapshotPlanner:
             f"Database {database} has no maximum LSN: {reason}. "
             "Next: start the Agent, or sys.sp_cdc_start_job @job_type = N'capture', and run again."
         )
+
+    def _require_no_lag(self, table: TableId, start: Lsn) -> None:
+        """Check that rows of a table are not read as of a moment before what is known.
+
+        Raises:
+            IncompleteReadError: the server lags behind it.
+        """
+        read, reached = captured_until(self._state, table.database), self._reached(table)
+        if read is not None and start < read:
+            raise lagging(table.database, f"it is captured up to {start}, and changes up to {read} were read already")
+        if reached is None or start >= reached:
+            return
+        # a table may be known to begin, or to lack changes, above all that is captured so far: the primary does not lag
+        now = self._server.source.captured_by(table.database)
+        if now.is_of_replica or now.lsn is None or now.lsn >= reached:
+            raise lagging(table.database, f"it is captured up to {start}, and {table} has come to {reached} already")
+
+    def _reached(self, table: TableId) -> Lsn | None:
+        """The greatest LSN up to which something of a table is in the lake, or known to be lost.
+
+        The end of a loss in the lake is one above a position, where nothing is.
+        """
+        state, early = self._state.tables.get(table), self._state.early.get(table)
+        found = [state.reached if state else None, early.low if early else None]
+        known = [gap for one in (state, early) if one is not None for gap in (*one.gaps, *one.ignored_gaps)]
+        return max((lsn for lsn in [*found, *(before(end) for _, end in known)] if lsn is not None), default=None)
 
     def _drafts(self, requests: Sequence[Request], failed: dict[TableId, CdcError]) -> Iterator[Draft]:
         schemas = self._server.source.table_schemas([request.table for request in requests])

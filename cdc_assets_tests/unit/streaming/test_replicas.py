@@ -10,19 +10,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cdc_assets.capture.capture import Capture
+from cdc_assets.capture.reset import Reset
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.core.ports import RecoveryFork
 from cdc_assets.core.schema import CaptureInstance
 from cdc_assets.core.steps import listening
 from cdc_assets.errors import IncompleteReadError
+from cdc_assets.lake.location import Location
 from cdc_assets.ledger.state import TableRead
 from cdc_assets.shared.instances import before
 from cdc_assets.streaming.row_counts import check_rows, counted, together
+from cdc_assets_tests.unit.shared.losses.losing import lose_newest_file
 from cdc_assets_tests.unit.streaming import simulation
 from cdc_assets_tests.unit.streaming.captures import make_capture, make_config
 from cdc_assets_tests.unit.streaming.lake_reader import events_of
 from cdc_assets_tests.unit.streaming.law import state_of
-from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedBulk, SimulatedServer
+from cdc_assets_tests.unit.streaming.simulation import DATABASE, SimulatedBulk, SimulatedClock, SimulatedServer
 from cdc_assets_tests.unit.streaming.tables import started, stream_until, told
 
 
@@ -375,3 +379,71 @@ def test_rows_of_several_instances_are_counted_together() -> None:
     assert together(counts) == [(one, 5), (two, 1), (three, 2)]
     assert together({"a": counts["a"]}) == counts["a"]
     assert together({}) == []
+
+
+def test_a_table_whose_position_is_forgotten_waits_for_a_replica_that_lags(tmp_path: Path) -> None:
+    """Read as of an earlier moment, its changes since then would be streamed a second time."""
+    server, config, _lines, orders = started(tmp_path)
+    earlier = server.captured
+    server.commit((orders, "insert", 11, "b"))
+    make_capture(server, config).stream()
+    Reset(config, SimulatedClock(server)).forget([orders], fence=True)
+    assert_refused_while_lagging(server, earlier, make_capture(server, config))
+    make_capture(server, config).snapshot()
+    server.commit((orders, "insert", 12, "c"))
+    make_capture(server, config).stream()
+    assert [event.key for event in events_of(config, orders) if event.op == "c"] == [10, 11, 12]
+
+
+def test_so_does_one_whose_topic_has_lost_events_and_is_read_again(tmp_path: Path) -> None:
+    server, config, lines, orders = started(tmp_path, gap_policy="resnapshot")
+    earlier = server.captured
+    server.commit((orders, "insert", 11, "b"), (lines, "insert", 11, "b"))
+    make_capture(server, config).stream()
+    lose_newest_file(Path(Location.of(config.lake).uri(state_of(config).tables[orders].directory)))
+    assert_refused_while_lagging(server, earlier, make_capture(server, config))
+    make_capture(server, config).snapshot()
+    server.commit((orders, "insert", 12, "c"))
+    assert make_capture(server, config).stream().troubled == ()
+    keys = [event.key for event in events_of(config, orders)]
+    assert keys[-6:] == [1, 2, 3, 10, 11, 12], "READs, and what was made since"
+
+
+def test_a_loss_behind_what_a_replica_has_is_not_made_good_by_its_rows(tmp_path: Path) -> None:
+    """Nothing of the lost interval was read, so only the table's own position shows that it is later."""
+    server, config, _lines, orders = started(tmp_path, gap_policy="ignore")
+    earlier, former = copy.deepcopy(server), server.captured
+    server.disable("dbo_orders")
+    server.commit((orders, "update", 1, "made while nobody captured"))
+    server.enable(orders)
+    server.idle_tick()
+    make_capture(server, config).stream()
+    lost = state_of(config).tables[orders].ignored_gaps
+    assert lost
+    earlier.is_secondary, earlier.captured = True, former
+    with pytest.raises(IncompleteReadError, match="lags"):
+        make_capture(earlier, config).snapshot([orders])
+    assert state_of(config).tables[orders].ignored_gaps == lost
+    make_capture(server, config).snapshot([orders])
+    assert state_of(config).tables[orders].ignored_gaps == ()
+
+
+def test_a_primary_need_not_be_captured_up_to_where_a_table_begins(tmp_path: Path) -> None:
+    """A table that was enabled just now is read, forgotten, and read again without change data capture."""
+    server, config, _lines, orders = started(tmp_path)
+    items = server.create("items", rows=1)
+    make_capture(server, config).snapshot([items])
+    begins = state_of(config).tables[items].position
+    assert begins is not None
+    assert server.captured is not None
+    assert begins > server.captured
+    server.disable("dbo_items")
+    assert make_capture(server, config).snapshot([items, orders]).tables == (items, orders)
+
+
+def assert_refused_while_lagging(server: SimulatedServer, earlier: Lsn | None, capture: Capture) -> None:
+    """A snapshot is planned by a secondary that is captured less far."""
+    now, server.is_secondary, server.captured = server.captured, True, earlier
+    with pytest.raises(IncompleteReadError, match="lags"):
+        capture.snapshot()
+    server.is_secondary, server.captured = False, now
