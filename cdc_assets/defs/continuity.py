@@ -8,7 +8,7 @@ reported with the first window, by an evaluation under the run's own id, and aga
 last result. Then only new results are reported: the result of a table that had events in the run, a result that differs from
 the last one, and the first result. So the number of records grows with the tables that changed, not with all tables.
 
-A table that went on after a gap because of `gap.policy=ignore`, or without reading rows, has a warning, which stops nothing, until a snapshot of it is taken.
+A table that went on after a gap because of `gap.policy=ignore`, or without reading all rows, has a warning, which stops nothing, until a snapshot reads all of them.
 
 A planned check that fails fails its run. In a run without planned checks, a table that cannot be trusted also fails the
 run, after everything is reported, so that alerts on failed runs report it: the first one that comes so far, and no later one. The check,

@@ -129,7 +129,7 @@ def _tables(report: CaptureReport) -> str:
 def _note(table: TableReport) -> str:
     if table.condition in (*STOPPED, "waiting", "not captured"):
         return table.reason
-    return f"lacks changes {table.lacks} (gap.policy=ignore, or no rows are read)" if table.lacks else ""
+    return f"lacks changes {table.lacks} (gap.policy=ignore, or not all rows are read)" if table.lacks else ""
 
 
 def _numbers(report: CaptureReport) -> dict[str, Any]:

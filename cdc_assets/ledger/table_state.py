@@ -53,8 +53,8 @@ class TableState:
             `excluded`: the settings exclude it; it continues from its position when they include it again.
         reason: reason for which it is not healthy, for people.
         gaps: intervals of lost changes, oldest first, as (exclusive start, inclusive end); kept after a repair.
-        ignored_gaps: those of them after which it went on without its rows (`gap.policy=ignore`, or a snapshot mode that reads
-            none), until a snapshot reads all of them.
+        ignored_gaps: those of them after which it went on without its rows (`gap.policy=ignore`, or a snapshot that reads none, or
+            not all), until a snapshot reads all of them.
         ranges: key ranges of the snapshot partitions, fixed by the first snapshot while they fit the key (`core.ranges.fit`).
         snapshot_lsn: low watermark of the last complete snapshot of the whole table, or None; None also once its READs may be lost in
             the lake.
@@ -138,7 +138,10 @@ class TableState:
 
     @property
     def unrepaired_gaps(self) -> tuple[Interval, ...]:
-        """Intervals of lost changes after which no snapshot has read all its rows."""
+        """Intervals of lost changes after which no snapshot has read all its rows.
+
+        One that has not read all has left those before it in `ignored_gaps`.
+        """
         newest = self.gaps[-1:] if self.status == "gap" else ()
         later = [gap for gap in self.gaps if self.snapshot_lsn is None or gap[1] > self.snapshot_lsn]
         return tuple(dict.fromkeys((*self.ignored_gaps, *later, *newest)))

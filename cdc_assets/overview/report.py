@@ -152,7 +152,7 @@ class TableReport:
         headroom_h: hours until unread changes are cleaned up; None if not known.
         complete_after: LSN after which its topic holds every event; None if no older ones were dropped.
         ignored_gaps: intervals that the lake lacks, as (exclusive start, inclusive end), after which it went on because of
-            `gap.policy=ignore`, or without reading rows; until a snapshot reads all its rows.
+            `gap.policy=ignore`, or without reading all rows; until a snapshot reads all its rows.
     """
 
     table: TableId
@@ -271,7 +271,7 @@ class CaptureReport:
         for table in (table for table in self.tables if table.condition != "excluded"):
             if table.lacks:
                 found.append(
-                    f"{table.table} lacks changes {table.lacks} (gap.policy=ignore, or no rows are read), until a snapshot of it is taken"
+                    f"{table.table} lacks changes {table.lacks} (gap.policy=ignore, or not all rows are read), until a snapshot reads all its rows"
                 )
         found += [f"{entry.table} is to be read, as a signal requested" for entry in self.queue if not entry.paused]
         found += self.late

@@ -20,7 +20,8 @@ capture instance, so that no change since then is left out. A table whose positi
 tried again, so a repeated snapshot loses no event. A position is not good if changes after it are in no capture instance any
 more, though no window has found that yet: because nothing was committed since the instance was made again, or because
 the rows are read before the next window. Kept, it would lead to the same gap again, after the snapshot that repairs it.
-A part of a table never changes the position. A table that could not be read is tried again by the next run.
+A part of a table never changes the position. A snapshot makes losses good only if it reads all rows: after one that reads none, or those of a
+SELECT of `snapshot.select.statement.overrides`, the table goes on and lacks them (`ignored_gaps`). A table that could not be read is tried again by the next run.
 
 *Blocking snapshots* are requested by a signal and run between two windows. They
 differ in which rows they read and in the kind of their notifications. The
@@ -272,8 +273,9 @@ class Snapshotter:
             read, reads_all, snapshot_id = former
         early = self._state.early.get(table.table)
         ignored = () if table.data or known is None else known.ignored_gaps
-        # rows of a signal table are never read, so none of its gaps stays open for that
-        is_unread = not (table.data or signal_table(self._signals, table.table.database, [table.table]))
+        # rows of a signal table are never read, so none of its gaps stays open for that; a statement may leave out a row whose change is lost
+        is_signals = signal_table(self._signals, table.table.database, [table.table]) is not None
+        is_unread = not is_signals and (overridden or not table.data)
         if is_unread:
             ignored = known.unrepaired_gaps if known else early.ignored_gaps if early else ()
         if same is not None and same.keeps_position and not table.lost:

@@ -211,13 +211,19 @@ def continuity_result(state: TableState, holds: Retained | None = None) -> Verdi
     if holds is not None and holds.after:
         facts["complete_after"] = holds.after
     healthy = state.status == "healthy"
-    lacks = (
-        f"It lacks changes {', '.join(facts['lacks'])} (gap.policy=ignore, or no rows are read). {_REPAIR}"
-        if state.ignored_gaps
-        else "complete"
-    )
+    lacks = f"It lacks changes {', '.join(facts['lacks'])} {_why_lacking(state)}" if state.ignored_gaps else "complete"
     text = state.reason or (lacks if healthy else state.status)
     return Verdict(healthy and not state.ignored_gaps, text, not healthy, facts)
+
+
+def _why_lacking(state: TableState) -> str:
+    """Why a table went on without changes, and the next step."""
+    if state.reads_all is False:
+        return (
+            "(gap.policy=ignore, or its snapshot reads the statement of snapshot.select.statement.overrides, which may leave their rows out). "
+            "Next: without that statement materialize the table's snapshot asset."
+        )
+    return f"(gap.policy=ignore, or no rows are read). {_REPAIR}"
 
 
 def published_result(found: PublishedReport | None) -> Verdict:

@@ -234,7 +234,8 @@ def test_gap_that_is_ignored_is_told_until_a_snapshot_of_the_table_is_taken(tmp_
     [(after, until)] = table.ignored_gaps
     assert (after, table.condition, report.health) == (position, "streaming", "working")
     assert (
-        f"orders lacks changes after {after} up to {until} (gap.policy=ignore, or no rows are read)" in report.headline
+        f"orders lacks changes after {after} up to {until} (gap.policy=ignore, or not all rows are read)"
+        in report.headline
     )
     assert f"lacks changes after {after}" in page_of(report)["tables"].value
     assert json.loads(json.dumps(report.as_json()))["tables"][1]["ignored_gaps"] == [[str(after), str(until)]]
