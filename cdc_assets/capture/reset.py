@@ -30,6 +30,7 @@ from cdc_assets.envelope.naming import topic_name
 from cdc_assets.envelope.plan import ConnectorIdentity
 from cdc_assets.errors import ConfigurationError, LakeError
 from cdc_assets.history.store import SchemaHistory
+from cdc_assets.lake.folder import MOVED_TO
 from cdc_assets.lake.owners import refuse_unread, tables_of
 from cdc_assets.lake.system_topics import history_directory, manifest_directory
 from cdc_assets.lake.tables import DeltaTables
@@ -43,9 +44,6 @@ from cdc_assets.shared.losses import Losses, clear_topic, owners, topic_of
 from cdc_assets.system_topics.notifications import Notifier
 
 log = logging.getLogger(__name__)
-
-MOVED_TO = "__reset"
-"""Folder of the lake that holds what was moved away."""
 
 
 @dataclass(frozen=True, slots=True)

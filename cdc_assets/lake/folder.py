@@ -10,6 +10,9 @@ from cdc_assets.lake.location import STORE_ERRORS, Location, list_files, trouble
 
 T = TypeVar("T")
 
+MOVED_TO = "__reset"
+"""Folder of the lake to which tables are moved that nothing uses any more."""
+
 
 class Folder:
     """Files of one folder; every method may raise LakeError, or LakeFullError.

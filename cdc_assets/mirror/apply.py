@@ -55,6 +55,7 @@ from cdc_assets.mirror.ledger import MirrorLedger, MirrorState, PlannedStep
 from cdc_assets.mirror.rewrite import are_parted
 from cdc_assets.mirror.steps import Target, files_of, is_overtaken, next_step, require_events, right_up_to
 from cdc_assets.mirror.tasks import FoldResult
+from cdc_assets.mirror.unopened import move_unopened
 from cdc_assets.mirror.work import MirroredTable, OnStep, StepReport, Work
 
 log = logging.getLogger(__name__)
@@ -203,6 +204,8 @@ class Mirrors:
         """
         _require_names(self._tables.location, table.topic)
         state, anew = self._state(table.topic), table.topic in rebuilt
+        if anew:
+            move_unopened(self._tables, table.topic, self._clock.now(), self._ledger.require_writer)
         if unknown := self._mixed.pop(table.topic, 0) or unknown_step(self._tables, table.topic, state):
             state, anew = replace(state, step=unknown, pending=None), True
         is_late = not anew and state.pending is not None and is_overtaken(state.pending, table.target)

@@ -12,6 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdc_assets.adapters.clock import SystemClock
 from cdc_assets.config.settings import LakeSettings
+from cdc_assets.errors import LakeError
+from cdc_assets.lake.folder import MOVED_TO
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.mirror.audit import marks_of
@@ -98,6 +100,15 @@ def put_back(name: str) -> Callable[[World], None]:
     return restore
 
 
+def without_a_commit_inside(name: str) -> Callable[[World], None]:
+    """So that nothing can open the table any more."""
+
+    def remove(world: World) -> None:
+        sorted((world.lake / name / "_delta_log").glob("*.json"))[-3].unlink()
+
+    return remove
+
+
 LOSSES = {
     "record removed": without_record,
     "record older": older(RECORD),
@@ -109,6 +120,8 @@ LOSSES = {
     "current without its newest commit": without_the_newest_commit,
     "current put back": put_back(CURRENT),
     "history put back": put_back(HISTORY),
+    "current without a commit inside": without_a_commit_inside(CURRENT),
+    "history without a commit inside": without_a_commit_inside(HISTORY),
 }
 
 
@@ -142,6 +155,38 @@ def test_a_table_that_another_program_has_put_back_is_told_and_made_anew(world: 
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
     assert len(world.versions()) == 6, "three of each row"
     assert lacking(world) == []
+
+
+@pytest.mark.combinations
+@pytest.mark.parametrize("name", [CURRENT, HISTORY])
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_table_that_cannot_be_opened_is_moved_away(
+    world: World, name: str, anew: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    without_a_commit_inside(name)(world)
+    world.mirror(anew=anew)
+    assert f"{name} cannot be opened any more" in caplog.text
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+    assert len(world.versions()) == 6, "three of each row"
+    [moved] = (world.lake / MOVED_TO).glob("*/*")
+    assert moved.name == name
+    assert list(moved.glob("*.parquet"))
+    change(world, "INSERT INTO dbo.t VALUES (3, 3)")
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+def test_a_table_that_may_not_be_read_stays_where_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs it lacks a right or memory; that says nothing of the table."""
+
+    def refused(self: MirrorTables, directory: str) -> int:
+        raise LakeError(f"{directory} cannot be read") from PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(MirrorTables, "reached", refused)
+    assert "cannot be read" in str(world.follow(anew=True))
+    assert not (world.lake / MOVED_TO).exists()
+    monkeypatch.undo()
+    world.mirror()
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
 
 
 @pytest.mark.combinations

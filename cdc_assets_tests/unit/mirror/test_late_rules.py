@@ -97,6 +97,7 @@ def follow_in_part(world: World, step: str, *, anew: bool = False) -> None:
         world.mirror(anew=anew)
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("changed", [True, False], ids=["changed since", "nothing since"])
 @pytest.mark.parametrize("step", ["mirror-history-committed", "mirror-committed", "another one planned"])
 def test_a_rule_that_goes_while_the_mirror_is_rebuilt_for_it(
