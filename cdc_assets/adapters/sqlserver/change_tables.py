@@ -28,8 +28,14 @@ def columns_with_nulls(
     return frozenset(found)
 
 
-def active_instances(session: Session, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
-    """Which instances have change rows in `(bounds[name], until]`; also those whose change table was dropped, or may not be read."""
+def active_instances(
+    session: Session, database: str, bounds: Mapping[str, Lsn], until: Lsn, ending: set[str] | None = None
+) -> frozenset[str]:
+    """Which instances have change rows in `(bounds[name], until]`; also those whose change table was dropped, or cannot be read.
+
+    Args:
+        ending: takes the instances whose own query ended the connection.
+    """
 
     def active(names: Sequence[str]) -> list[str]:
         probes = change_queries.probes(database, names)
@@ -40,7 +46,7 @@ def active_instances(session: Session, database: str, bounds: Mapping[str, Lsn],
     return frozenset(
         name
         for portion in portions(names, PROBES_PER_QUERY)
-        for name in of_those_there(session, portion, active, lambda gone: [gone])
+        for name in of_those_there(session, portion, active, lambda gone: [gone], ending)
     )
 
 

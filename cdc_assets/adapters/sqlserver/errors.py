@@ -87,6 +87,10 @@ _VALUE = re.compile(r"( value )'.*'(?= to data type | overflowed )|(, value = )[
 
 _TEXTS: tuple[tuple[str, int], ...] = (
     ("was deadlocked on", 1205),
+    ("Attempt to fetch logical page", 605),
+    ("to SQL Server during a", 823),
+    ("logical consistency-based I/O error", 824),
+    ("A system assertion check has failed", 3624),
     ("Lock request time out period exceeded", 1222),
     ("Could not continue scan with NOLOCK", 601),
     ("Snapshot isolation transaction aborted due to update conflict", 3960),

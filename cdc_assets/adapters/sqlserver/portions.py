@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TypeVar
 
+from cdc_assets.adapters.sqlserver.queries import PING
 from cdc_assets.adapters.sqlserver.session import Session
 from cdc_assets.errors import LockTimeoutError, ObjectDeniedError, QueryError
 
@@ -27,7 +28,11 @@ def by_database(items: Iterable[tuple[str, T]], size: int) -> Iterator[tuple[str
 
 
 def of_those_there(
-    session: Session, names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], of_gone: Callable[[str], list[T]]
+    session: Session,
+    names: Sequence[str],
+    ask: Callable[[Sequence[str]], list[T]],
+    of_gone: Callable[[str], list[T]],
+    ending: set[str] | None = None,
 ) -> list[T]:
     """Query all capture instances at once; if one of them refuses that, query each one.
 
@@ -39,17 +44,26 @@ def of_those_there(
         ask: function that queries some of them.
         of_gone: result for an instance whose change table was dropped, is locked, or cannot be read: whoever reads it meets the error, which
             is then that table's only.
+        ending: takes the names of those whose own query ended the connection, as the server does where a page is damaged.
     """
     with ExitStack() as patience:
 
         def query(some: Sequence[str]) -> list[T] | None:
+            before = 0 if ending is None else session.connections
             try:
                 return ask(some)
             except LockTimeoutError:
                 patience.enter_context(session.waiting(0))
             except (QueryError, ObjectDeniedError):
-                pass
+                if ending is not None and _is_ended(session, before) and len(some) == 1:
+                    ending.add(some[0])
             return of_gone(some[0]) if len(some) == 1 else None
 
         found = query(names)
         return [one for name in names for one in query([name]) or ()] if found is None else found
+
+
+def _is_ended(session: Session, connection: int) -> bool:
+    """Whether a connection has ended; asked at once, so that the next query begins with an open one and is not taken for the cause."""
+    session.value(PING)
+    return session.connections != connection

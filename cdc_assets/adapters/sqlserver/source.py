@@ -18,6 +18,7 @@ from cdc_assets.adapters.sqlserver.driver import server_name
 from cdc_assets.adapters.sqlserver.errors import cdc_is_off, cdc_objects
 from cdc_assets.adapters.sqlserver.locks import locked
 from cdc_assets.adapters.sqlserver.portions import by_database
+from cdc_assets.adapters.sqlserver.probes import Probes
 from cdc_assets.adapters.sqlserver.ranges import is_worth_cutting, key_extents, key_ranges
 from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.retry import BUDGET_S
@@ -90,8 +91,7 @@ class SqlServerSource:
         self._beside = Session(settings, budget_s)
         """Counts half of the rows of a backlog; not opened before."""
         self._beside.left = self.session.left
-        self._probed: dict[str, int] = {}
-        """By database, the connection over which `active_instances` was answered, until `low_water_marks` is."""
+        self._probes = Probes(self.session)
         self._listed: dict[str, int] = {}
         """By database, the connection over which `capture_instances` was answered last."""
 
@@ -329,7 +329,7 @@ class SqlServerSource:
         """
         with cdc_objects(database):
             rows = self._rows(queries.LOW_WATER_MARKS, database)
-        self._require_same(database, self._probed.pop(database, None))
+        self._require_same(database, self._probes.end(database))
         return {str(name): mark for name, start in rows if (mark := lsn_of(start)) is not None}
 
     def _require_same(self, database: str, connection: int | None) -> None:
@@ -343,15 +343,10 @@ class SqlServerSource:
     def active_instances(self, database: str, bounds: Mapping[str, Lsn], until: Lsn) -> frozenset[str]:
         """Which instances have change rows in `(bounds[name], until]`; one query per 200 of them.
 
-        An instance whose change table was dropped counts as active, so that reading it reveals the instance.
+        An instance whose change table was dropped, or is damaged, counts as active, so that reading it reveals that.
         """
         with self.session.asking_little():
-            for _ in range(2):  # again if it had to connect meanwhile: all of the answer is to be of one server
-                self._probed[database] = self.session.connections
-                found = change_tables.active_instances(self.session, database, bounds, until)
-                if self.session.connections == self._probed[database]:
-                    break
-        return found
+            return self._probes.active(database, bounds, until)
 
     def rows_per_commit(
         self, database: str, bounds: Mapping[str, Lsn], until: Lsn, skipped: Sequence[int] = ()
@@ -359,17 +354,19 @@ class SqlServerSource:
         """Commit LSNs with change rows in `(bounds[name], until]` by instance, with the number of rows; one query per
         200 instances, two at once for many transactions.
 
-        An instance whose change table was dropped is ignored here; reading it reveals the instance. Between `active_instances` and
+        An instance whose change table was dropped, or is damaged, is ignored here; reading it reveals that. Between `active_instances` and
         `low_water_marks` all queries are of one connection.
         """
-        beside = self.session if database in self._probed else self._beside
+        beside = self.session if database in self._probes else self._beside
+        bounds = {name: bounds[name] for name in self._probes.readable(database, bounds)}
         return commit_counts.rows_per_commit(self.session, beside, database, bounds, until, skipped)
 
     def positions_in_commit(
         self, database: str, instances: Sequence[str], commit: Lsn, step: int
     ) -> Sequence[Position]:
         """Positions of every `step`-th change row of each instance inside a commit; see `core.ports`."""
-        return change_tables.positions_in_commit(self.session, database, instances, commit, step)
+        readable = self._probes.readable(database, instances)
+        return change_tables.positions_in_commit(self.session, database, readable, commit, step)
 
     def commit_times(self, database: str, lsns: Sequence[Lsn], known: Lsn = ZERO_LSN) -> Mapping[Lsn, datetime]:
         """Time of the newest commit up to each LSN, over a connection whose server has captured the log up to `known`; an LSN between

@@ -1,6 +1,8 @@
 """Every class of driver error maps to one of ours, and no password gets out."""
 
 import inspect
+from types import SimpleNamespace
+from typing import cast
 
 import mssql_python
 import pyodbc
@@ -9,6 +11,7 @@ from mssql_python import exceptions as mssql_errors
 
 from cdc_assets.adapters.sqlserver import bulk
 from cdc_assets.adapters.sqlserver import session as sqlserver_session
+from cdc_assets.adapters.sqlserver.bulk_sessions import BulkSession
 from cdc_assets.adapters.sqlserver.errors import (
     AWAY,
     BUSY,
@@ -252,3 +255,32 @@ def test_layers_are_not_shown() -> None:
     assert clean(f"[42000] {DRIVER}a (1) (SQLx); [42000] {DRIVER}b (2)") == "a; b"
     assert number_in(f"[42000] {DRIVER}x (0) (SQLx); [42000] y (208) (SQLx)") == 208
     assert number_in("no number") is None
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (605, "Attempt to fetch logical page (1:312) in database 5 failed. It belongs to allocation unit 7 not to 9."),
+        (
+            823,
+            "The operating system returned error 23(Data error (cyclic redundancy check).) to SQL Server during a read at offset "
+            "0x00000000270000 in file '/var/opt/mssql/data/Sales.mdf'. Additional messages in the SQL Server error log may provide more detail.",
+        ),
+        (
+            824,
+            "SQL Server detected a logical consistency-based I/O error: incorrect pageid (expected 1:312; actual 0:0). It occurred during a "
+            "read of page (1:312) in database ID 5 at offset 0x00000000270000 in file '/var/opt/mssql/data/Sales.mdf'.",
+        ),
+        (
+            3624,
+            "A system assertion check has failed. Check the SQL Server error log for details. Typically, an assertion failure is caused by a "
+            "software bug or data corruption.",
+        ),
+    ],
+)
+def test_damage_of_one_table_is_not_taken_for_a_lost_connection_that_it_ends(number: int, text: str) -> None:
+    closed = cast("BulkSession", SimpleNamespace(tcp=SimpleNamespace(is_closed=lambda: True)))
+    original = mssql_errors.OperationalError("x", f"[Microsoft][ODBC Driver 18 for SQL Server]{text}")
+    error = bulk.translate(original, SETTINGS, closed)
+    assert isinstance(error, QueryError)
+    assert error.number == number

@@ -2,19 +2,23 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import cast
 
 import pytest
 
 from cdc_assets.adapters.sqlserver import change_tables, commit_counts
+from cdc_assets.adapters.sqlserver import source as source_module
 from cdc_assets.adapters.sqlserver.reached import Floor
 from cdc_assets.adapters.sqlserver.session import Session
+from cdc_assets.adapters.sqlserver.source import SqlServerSource
 from cdc_assets.adapters.sqlserver.table_queries import LOCK_WAIT_MS
+from cdc_assets.config.settings import ConnectionSettings
 from cdc_assets.core.lsn import ZERO_LSN, Lsn
 from cdc_assets.errors import LockTimeoutError, ObjectDeniedError, QueryError
 
 LSN = Lsn.from_int(7)
+SETTINGS = ConnectionSettings(host="db", user="reader", password="secret", databases=("Shop",))
 
 
 class OneBroken:
@@ -81,3 +85,42 @@ def test_only_after_a_lock_is_none_waited_for() -> None:
     bounds = dict.fromkeys(("broken", "orders"), ZERO_LSN)
     change_tables.active_instances(cast("Session", broken), "Shop", bounds, LSN)
     assert broken.waits == [LOCK_WAIT_MS, LOCK_WAIT_MS]
+
+
+class Damaged(OneBroken):
+    """A session whose server ends the connection with the error, as at a damaged page."""
+
+    connections, is_open = 1, True
+
+    def rows(self, statement: str, *parameters: object) -> Sequence[tuple[object, ...]]:
+        self.connect()
+        try:
+            return super().rows(statement, *parameters)
+        except QueryError:
+            self.is_open = False
+            raise
+
+    def value(self, statement: str, *parameters: object) -> object:
+        self.connect()
+        return super().value(statement, *parameters)
+
+    def connect(self) -> None:
+        if not self.is_open:
+            self.connections, self.is_open = self.connections + 1, True
+
+
+@pytest.mark.parametrize("names", [("broken",), ("broken", "orders"), ("broken", "brokentoo", "lines", "orders")])
+def test_a_change_table_that_ends_the_connection_hides_no_other_s_answer(
+    monkeypatch: pytest.MonkeyPatch, names: Sequence[str]
+) -> None:
+    damaged, bounds = Damaged(QueryError("SQL Server detected an I/O error.", 824)), dict.fromkeys(names, ZERO_LSN)
+    monkeypatch.setattr(source_module, "Session", lambda *_: damaged)
+    damaged.left = {}  # type: ignore[attr-defined]
+    damaged.asking_little = nullcontext  # type: ignore[attr-defined]
+    source = SqlServerSource(SETTINGS)
+    for _ in range(2):
+        assert source.active_instances("Shop", bounds, LSN) == {*names}
+        healthy = {name: [(LSN, 1)] for name in names if not name.startswith("broken")}
+        assert source.rows_per_commit("Shop", bounds, LSN) == healthy
+        source.positions_in_commit("Shop", list(names), LSN, 1)
+        assert source.low_water_marks("Shop") == {}, "over the same connection"
