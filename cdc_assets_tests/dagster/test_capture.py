@@ -273,16 +273,18 @@ def test_stream_ends_for_other_settings_and_no_other_login(shop: Shop, instance:
 
 
 def test_limits_of_the_launchpad_go_before_the_configured_ones(shop: Shop, instance: dg.DagsterInstance) -> None:
-    shop.write({"stream.max.duration.ms": "1"})
-
     def ended(result: dg.ExecuteInProcessResult) -> str:
         told = [entry.user_message for entry in instance.all_logs(result.run_id)]
         (line,) = [message for message in told if "; ended: " in message]
         return line.rpartition(" ")[2]
 
+    assert shop.snapshot(instance).success
+    # on a slow machine it would be idle before its time is over
+    shop.write({"stream.max.duration.ms": "1", "stream.idle.timeout.ms": "60000"})
     try:
         limits = {"ops": {"shop_follow_log": {"config": {"max_duration_s": 0.0}}}}
         assert ended(shop.follow(instance)) == "deadline"
+        shop.write({"stream.max.duration.ms": "1"})
         assert ended(shop.follow(instance, run_config=limits)) == "idle"
         assert ended(shop.changes(instance, run_config=limits)) == "idle"
     finally:
