@@ -45,7 +45,7 @@ from cdc_assets.lake.presence import require_files
 from cdc_assets.lake.retained import retained
 from cdc_assets.lake.step import Step, carry_out
 from cdc_assets.lake.topics import TopicTables
-from cdc_assets.mirror.audit import damaged_mirrors, directories, marks_of, unknown_step
+from cdc_assets.mirror.audit import damaged_mirrors, directories, marks_of, unknown_step, versions_of
 from cdc_assets.mirror.columns import history_schema, is_widened, retyped_from
 from cdc_assets.mirror.delta import MirrorTables, current_directory, history_directory
 from cdc_assets.mirror.fold_step import EVENTS, events_of, fold_commits
@@ -90,7 +90,8 @@ class Mirrors:
         self._jobs, self._account = Jobs(topics, tables, runner), runner.account
         self._parted = set[str]()
         """Topics whose mirror's leaves were checked."""
-        self._audited = set[str]()  # against the record
+        self._audited: dict[str, Sequence[int]] = {}
+        """Versions of a mirror's tables that were compared with the record."""
         self._of = ""
         """Identity of the record that these are of."""
         self._mixed = dict[str, int]()
@@ -165,11 +166,19 @@ class Mirrors:
         return is_unknown and newest.target.read > self._state(topic).lsn
 
     def _damaged(self, topics: Sequence[str], suspected: Collection[str]) -> set[str]:
-        """Mirrors whose tables lack what the record says; each is checked once, and again while it is not rebuilt."""
-        new = [topic for topic in topics if topic not in self._audited]
+        """Mirrors whose tables lack what the record says; each is checked once, again while it is not rebuilt, and whenever its tables have
+        commits that are not of a step: of upkeep, or of another program."""
+        seen = {topic: versions_of(self._tables, topic) for topic in topics}
+        new = [topic for topic, versions in seen.items() if not self._is_audited(topic, versions)]
         lost = damaged_mirrors(self._tables, self._ledger.state, new, suspected)
-        self._audited |= set(topics) - lost
+        self._audited = {topic: found for topic, found in (self._audited | seen).items() if topic not in lost}
         return lost
+
+    def _is_audited(self, topic: str, versions: Sequence[int]) -> bool:
+        return topic in self._audited and versions in (
+            self._audited[topic],
+            [version for _, version, _ in self._state(topic).marks],
+        )
 
     def _recorded(self, works: list[Work], new: Sequence[Work], troubles: dict[str, CdcError]) -> list[Work]:
         """Record new steps; those that are to be carried out.

@@ -12,7 +12,9 @@ had the step before.
 commits, the tables have reached steps that it does not know. A step that is planned now would be found as made, though other
 events were in it. So a step that is found counts only if it took the events that the plan names, and no number is given twice.
 
-Either way the mirror is rebuilt from its topic, and that is said. *Crash*: nothing is written here.
+Either way the mirror is rebuilt from its topic, and that is said. *Crash*: nothing is written here. A process that goes on compares the tables again
+when they have commits that are not of a step (`versions_of`). One that another program makes while a step is carried out is in what the record
+says after it, and is not found here.
 
 *From outside*, for reports and the sensor, one list of the lake finds folders that are gone, and all else is examined in turns while time
 remains: reading a commit of each table would cost a lake of a thousand mirrors too much. A step may be made meanwhile, so what
@@ -22,6 +24,7 @@ was found counts only if the record says the same after it, without a step in fl
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from cdc_assets.errors import LakeError
 from cdc_assets.lake.audit import Examined, Loss, Turns, audit
 from cdc_assets.lake.commits import rows_by_path
 from cdc_assets.lake.marks import Mark
@@ -55,6 +58,19 @@ def _mark(tables: MirrorTables, directory: str) -> TableMark:
     step = tables.tables.transaction(handle, directory)
     rows = sum(count or 0 for count in rows_by_path(handle).values())
     return -1 if step is None else step, handle.version(), rows
+
+
+def versions_of(tables: MirrorTables, topic: str) -> Sequence[int]:
+    """Versions of the tables of a mirror; -1 of one that is not there or cannot be read."""
+
+    def version(directory: str) -> int:
+        try:
+            handle = tables.tables.open(directory)
+        except LakeError:  # whoever reads it meets the error
+            return -1
+        return -1 if handle is None else handle.version()
+
+    return [version(directory) for directory in directories(topic)]
 
 
 def damaged_mirrors(

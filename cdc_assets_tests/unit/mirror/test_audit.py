@@ -11,12 +11,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cdc_assets.adapters.clock import SystemClock
+from cdc_assets.adapters.threads import LocalRunner
 from cdc_assets.config.settings import LakeSettings
 from cdc_assets.errors import LakeError
 from cdc_assets.lake.folder import MOVED_TO
 from cdc_assets.lake.location import Location
 from cdc_assets.lake.tables import DeltaTables
 from cdc_assets.mirror.audit import marks_of
+from cdc_assets.mirror.capture import CaptureMirrors
 from cdc_assets.mirror.delta import MirrorTables
 from cdc_assets.mirror.shape import STEP
 from cdc_assets.overview import CaptureOverview
@@ -187,6 +189,32 @@ def test_a_table_that_may_not_be_read_stays_where_it_is(world: World, monkeypatc
     monkeypatch.undo()
     world.mirror()
     assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+
+
+def begun(world: World) -> list[tuple[object, ...]]:
+    """Versions of rows, with where they begin."""
+    return sorted((row["_valid_from_lsn"], row["id"], row["v"]) for row in world.versions())
+
+
+@pytest.mark.parametrize("name", [CURRENT, HISTORY])
+def test_a_process_that_goes_on_finds_it_too(world: World, name: str) -> None:
+    """It has compared the tables before."""
+    mirrors = CaptureMirrors(world.config, LocalRunner(2), SystemClock())
+
+    def follow(key: int) -> None:
+        world.execute(f"INSERT INTO dbo.t VALUES ({key}, {key})")
+        world.execute(f"UPDATE dbo.t SET v = {key} WHERE id = 1")
+        world.capture()
+        assert not mirrors.catch_up()
+
+    for key in (3, 4):
+        follow(key)
+    put_back(name)(world)
+    follow(5)
+    assert ordered(world.rows()) == ordered(world.on_server("id, v"))
+    found = begun(world)
+    world.mirror(anew=True)
+    assert begun(world) == found, "each version is there once"
 
 
 @pytest.mark.combinations

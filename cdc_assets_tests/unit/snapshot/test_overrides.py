@@ -41,6 +41,7 @@ def with_a_statement(server: StandIn, path: Path, policy: str) -> Starts:
     return starts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["ignore", "fail", "resnapshot"])
 def test_a_statement_makes_no_loss_good(server: StandIn, tmp_path: Path, policy: str) -> None:
     starts = with_a_statement(server, tmp_path, policy)
