@@ -70,7 +70,9 @@ class Follower:
         self.tables.work()
         self.stream()
         self.repair()
-        self.tables.work()
+        repaired = self.tables.newest()
+        while self.tables.newest() == repaired:  # changes of columns that are not captured show nothing
+            self.tables.work()
         self.stream()
 
     def repair(self) -> None:
