@@ -38,6 +38,15 @@ def restore(world: World, copy: Path) -> None:
     copy.rename(world.config.lake.path)
 
 
+def require_refused(world: World, broker: MemoryBroker) -> None:
+    """The page tells it, and a new publisher ends."""
+    page = published_of(CaptureOverview(world.config), world.server.now, broker.newest)
+    assert page is not None
+    assert "another lake" in page.problem
+    with pytest.raises(PreflightError, match="another lake"):
+        publish_all(world, broker)
+
+
 def pass_over(world: World, count: int) -> None:
     """Write so many entries into the manifest that bring no events."""
     manifest = Manifest(TopicTables.of(world.config), "shop")
@@ -100,11 +109,7 @@ def test_an_older_copy_is_refused_before_it_has_written_as_many_entries(tmp_path
     restore(world, tmp_path / "copy")
     for _ in range(3):
         turns(world)
-    page = published_of(CaptureOverview(world.config), world.server.now, broker.newest)
-    assert page is not None
-    assert "another lake" in page.problem
-    with pytest.raises(PreflightError, match="another lake"):
-        publish_all(world, broker)
+    require_refused(world, broker)
     assert (broker.held(), broker.marker) == (before, marker)
 
 
@@ -127,11 +132,7 @@ def test_an_older_copy_that_was_refused_stays_refused(tmp_path: Path, monkeypatc
     pass_over(world, 30)
     oldest = CaptureOverview(world.config).rows()[0]["sequence"]
     assert oldest > int(parse_published(marker or "").entry.split()[0])
-    page = published_of(CaptureOverview(world.config), world.server.now, broker.newest)
-    assert page is not None
-    assert "another lake" in page.problem
-    with pytest.raises(PreflightError, match="another lake"):
-        publish_all(world, broker)
+    require_refused(world, broker)
     assert (broker.held(), broker.marker) == (before, marker)
 
     refused = Path(world.config.lake.path) / "shop.__publisher" / "refused.json"

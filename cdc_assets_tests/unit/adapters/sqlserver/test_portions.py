@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import cast
+from typing import ClassVar, cast
 
 import pytest
 
@@ -91,6 +91,8 @@ class Damaged(OneBroken):
     """A session whose server ends the connection with the error, as at a damaged page."""
 
     connections, is_open = 1, True
+    left: ClassVar[dict[str, tuple[str, ...]]] = {}
+    asking_little = nullcontext
 
     def rows(self, statement: str, *parameters: object) -> Sequence[tuple[object, ...]]:
         self.connect()
@@ -115,8 +117,6 @@ def test_a_change_table_that_ends_the_connection_hides_no_other_s_answer(
 ) -> None:
     damaged, bounds = Damaged(QueryError("SQL Server detected an I/O error.", 824)), dict.fromkeys(names, ZERO_LSN)
     monkeypatch.setattr(source_module, "Session", lambda *_: damaged)
-    damaged.left = {}  # type: ignore[attr-defined]
-    damaged.asking_little = nullcontext  # type: ignore[attr-defined]
     source = SqlServerSource(SETTINGS)
     for _ in range(2):
         assert source.active_instances("Shop", bounds, LSN) == {*names}

@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cdc_assets.capture.new_lake import NewLake
+from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import LakeAwayError, LakeError
 from cdc_assets.lake import delta_log
 from cdc_assets.overview import CaptureOverview
@@ -163,17 +164,23 @@ def test_older_manifest_that_does_not_know_a_generation(world: World, tmp_path: 
     world.check_rows()
 
 
-@pytest.mark.long
-def test_older_manifest_that_does_not_know_a_table_and_a_topic(world: World, tmp_path: Path) -> None:
-    """Both are there with numbers that it would give again."""
-    shutil.copytree(world.lake / "shop.__windows", tmp_path / "copy")
-    world.config = replace(world.config, events=replace(world.config.events, transaction_metadata=True))
+def capture_another(world: World) -> TableId:
+    """Capture one more table, with ten windows of its own."""
     new = world.server.create("new", rows=3)
     world.server.idle_tick()
     make_capture(world.server, world.config).snapshot([new])
     for key in range(60, 70):
         world.server.commit((new, "insert", key, "a"))
         world.stream()
+    return new
+
+
+@pytest.mark.long
+def test_older_manifest_that_does_not_know_a_table_and_a_topic(world: World, tmp_path: Path) -> None:
+    """Both are there with numbers that it would give again."""
+    shutil.copytree(world.lake / "shop.__windows", tmp_path / "copy")
+    world.config = replace(world.config, events=replace(world.config.events, transaction_metadata=True))
+    new = capture_another(world)
     before = len(rows_of_topic(world.config, "shop.transaction"))
     put_back(world, tmp_path / "copy")
     for key in range(70, 73):
@@ -191,12 +198,7 @@ def test_older_manifest_that_does_not_know_a_table_and_a_topic(world: World, tmp
 def test_older_manifest_that_does_not_know_a_table_which_is_read_first(world: World, tmp_path: Path) -> None:
     """No READ of its snapshot is taken for one that the table has."""
     shutil.copytree(world.lake / "shop.__windows", tmp_path / "copy")
-    new = world.server.create("new", rows=3)
-    world.server.idle_tick()
-    make_capture(world.server, world.config).snapshot([new])
-    for key in range(60, 70):
-        world.server.commit((new, "insert", key, "a"))
-        world.stream()
+    new = capture_another(world)
     world.server.rows[new][1]["note"] = "changed while nothing was captured"
     put_back(world, tmp_path / "copy")
     make_capture(world.server, world.config).snapshot([new])
