@@ -158,6 +158,8 @@ class Publisher:
             known = start.continued(known)
         continued = self._is_continued(known.entry)
         start.check(known, complete, topics, new=found is None, continued=continued)
+        with suppress(*LAKE_ERRORS):
+            self._record.accept(known.entry)
         self._after = known.after
         per_second = self._rate.per_second()
         self._published = replace(known, writer=self._writer, written=time.time(), per_second=per_second)

@@ -66,6 +66,12 @@ class RecordedOffset:
         if entry not in known:
             self._folder.write(_REFUSED, json.dumps([*known, entry]).encode())
 
+    def accept(self, entry: str) -> None:
+        """Take that back: the lake has the entry, so that the file was left by a copy that lay in its place."""
+        known = self._refused()
+        if entry in known:
+            self._folder.write(_REFUSED, json.dumps([other for other in known if other != entry]).encode())
+
     def is_refused(self, entry: str) -> bool:
         """Whether that was recorded."""
         return bool(entry) and entry in self._refused()

@@ -217,9 +217,11 @@ class Losses:
         wanted = {topic_name(table, self._lake.events) for table in tables} - self._audited
         if not wanted:
             return
-        marks = self._state.marks
-        new = present(self._lake.tables.location, wanted - {topic_of(name) for name in marks})
-        self.compare([*(name for name in marks if topic_of(name) in wanted), *sorted(new)])
+        location = self._lake.tables.location
+        marks = {name: mark for name, mark in self._state.marks.items() if topic_of(name) in wanted}
+        new = {name for name in unrecorded(location, marks, self._config) if topic_of(name) in wanted}
+        new |= present(location, wanted - {topic_of(name) for name in marks})
+        self.compare([*marks, *sorted(new)])
         self._audited |= wanted
 
     def compare_in_turn(self, seconds: float) -> None:

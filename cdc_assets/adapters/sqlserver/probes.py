@@ -49,4 +49,5 @@ class Probes:
 
     def end(self, database: str) -> int | None:
         """End the plan of a database; the connection that `active` was answered over, or None if it was not asked."""
+        self._ending.pop(database, None)  # it may be repaired before the next one
         return self._over.pop(database, None)

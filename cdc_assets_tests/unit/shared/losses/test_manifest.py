@@ -13,7 +13,7 @@ from cdc_assets.core.identifiers import TableId
 from cdc_assets.errors import LakeAwayError, LakeError
 from cdc_assets.lake import delta_log
 from cdc_assets.overview import CaptureOverview
-from cdc_assets_tests.unit.shared.losses.losing import commits
+from cdc_assets_tests.unit.shared.losses.losing import commits, lose_newest_file
 from cdc_assets_tests.unit.shared.losses.world import World, make_world
 from cdc_assets_tests.unit.streaming.captures import make_capture
 from cdc_assets_tests.unit.streaming.lake_reader import events_of, rows_of_topic
@@ -206,3 +206,24 @@ def test_older_manifest_that_does_not_know_a_table_which_is_read_first(world: Wo
     assert {key: row and row["note"] for key, row in newest.items()} == {
         key: row["note"] for key, row in world.server.rows[new].items()
     }
+
+
+@pytest.mark.long
+def test_older_manifest_that_does_not_know_the_generation_by_which_a_table_was_repaired(
+    world: World, tmp_path: Path
+) -> None:
+    """The table was stopped, so that nothing of it is compared at the start."""
+    lose_newest_file(world.topic(world.orders))
+    assert world.stream().troubled
+    shutil.copytree(world.lake / "shop.__windows", tmp_path / "copy")
+    widen(world)
+    make_capture(world.server, world.config).snapshot([world.orders])
+    for key in range(60, 70):
+        world.server.commit((world.orders, "insert", key, "a"))
+        world.stream()
+    put_back(world, tmp_path / "copy")
+    make_capture(world.server, world.config).snapshot([world.orders])
+    assert world.keys(world.orders) == set(world.server.rows[world.orders])
+    reads = [event.key for event in events_of(world.config, world.orders) if event.op == "r"]
+    assert reads[-len(world.server.rows[world.orders]) :] == sorted(world.server.rows[world.orders])
+    world.check_rows()
