@@ -29,7 +29,12 @@ def note_seen(instance: dg.DagsterInstance, page: dg.AssetKey) -> None:
 
 def was_just_seen(instance: dg.DagsterInstance, page: dg.AssetKey) -> bool:
     """Whether a run has reported within the last `FRESH_S`."""
-    return _seen_for_s(instance, page) <= FRESH_S
+    return was_seen(instance, page, FRESH_S)
+
+
+def was_seen(instance: dg.DagsterInstance, page: dg.AssetKey, within_s: float) -> bool:
+    """Whether a run has reported within the last so many seconds."""
+    return _seen_for_s(instance, page) <= within_s
 
 
 def is_silent(instance: dg.DagsterInstance, page: dg.AssetKey) -> bool:

@@ -17,7 +17,8 @@ reports everything once more.
 
 *No answer is an answer.* A report that is not ready in time, and one that fails, are shown as such, over what was seen last, until one ends.
 So is the state of a capture whose run's thread does not go on, in metrics and at the end of the run, which need no storage of Dagster.
-What the sensor saw before or while a run reported, or before a long time without a tick, is thrown away. *Crash:* no state is kept.
+What the sensor saw before or while a run reported, or before a long time without a tick, is thrown away; a run may also come and go
+between two ticks. *Crash:* no state is kept.
 """
 
 import logging
@@ -42,7 +43,7 @@ from cdc_assets.defs.page import differs, page_of, shown_facts, unchanging
 from cdc_assets.defs.queue import waiting_too_long
 from cdc_assets.defs.run_troubles import another_location
 from cdc_assets.defs.runs import CaptureRuns, repository_of
-from cdc_assets.defs.seen import FRESH_S, note_seen
+from cdc_assets.defs.seen import FRESH_S, note_seen, was_seen
 from cdc_assets.defs.view import CaptureView, Observation, Observe
 from cdc_assets.errors import CdcError, describe_error
 from cdc_assets.lake.topics import TopicTables
@@ -281,6 +282,7 @@ class IdlePage(_Reports):
     def __init__(self) -> None:
         super().__init__()
         self._next, self._began = 0.0, 0.0
+        """When the next report may begin; and when the newest one began, or will begin."""
         self._turn = threading.RLock()
         """For the daemon's tick, and that of a person who tests the sensor."""
         self._known: Observation | None = None
@@ -293,6 +295,8 @@ class IdlePage(_Reports):
             troubles: what the sensor knows beside what a report finds.
         """
         with self._turn:
+            if was_seen(instance, view.key, monotonic() - self._began):
+                self.forget()
             found = self._newest(view)
             self._known = found or self._known
         seen = found or (self._known if troubles else None)

@@ -14,6 +14,7 @@ from cdc_assets.core import asking
 from cdc_assets.core.identifiers import TableId
 from cdc_assets.defs import watch
 from cdc_assets.defs.page import page_of
+from cdc_assets.defs.seen import note_seen
 from cdc_assets.defs.view import CaptureView, Observation
 from cdc_assets.defs.watch import IdlePage
 from cdc_assets.errors import LakeError
@@ -106,6 +107,19 @@ def test_look_from_before_a_run_is_thrown_away(instance: dg.DagsterInstance, vie
     assert not page.events(instance, view)
     page.forget()
     looks.found = lambda: seen("quiet")
+    looks.may_end.set()
+    assert troubles(page, instance, view) == "1"
+    assert looks.begun == 2
+
+
+def test_look_from_before_a_run_that_came_and_went_between_two_ticks_is_thrown_away(
+    instance: dg.DagsterInstance, view: CaptureView, looks: Looks
+) -> None:
+    page = IdlePage()
+    looks.found = lambda: seen("quiet", "away")
+    assert not page.events(instance, view)
+    looks.found = lambda: seen("quiet")
+    note_seen(instance, view.key)
     looks.may_end.set()
     assert troubles(page, instance, view) == "1"
     assert looks.begun == 2
