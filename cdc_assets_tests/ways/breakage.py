@@ -282,8 +282,8 @@ def _pool_held(daemon: Daemon) -> Iterator[None]:
 
 @contextmanager
 def _run_frozen(keeper: Keeper) -> Iterator[None]:
+    keeper.wait_until(lambda: bool(keeper.pids), "a run is at work")
     frozen = keeper.pids
-    assert frozen
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -299,6 +299,7 @@ def _mirror_away(keeper: Keeper) -> Iterator[None]:
     shop = keeper.shop
     shop.write(shop.properties | {"mirror.enabled": "true", "mirror.interval.ms": "1000"})
     keeper.reload()
+    shop.add_customers(1)  # a mirror begins once the log goes on behind the moment at which its table was read
     place = shop.folder / "lake" / f"shop.{sample.DATABASE}.dbo.customers.__current"
     keeper.wait_until(lambda: (place / "_delta_log").exists(), "the sensor makes the mirrors")
     beside = shop.folder / "away"
